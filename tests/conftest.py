@@ -20,7 +20,7 @@ from hypothesis import settings
 
 from qkv.i18n import language
 from qkv.process.streams import open_missing_streams
-from qkv.train.run import compiler
+from qkv.train.machine import compiler
 from tests.supervise import descendants, kill
 
 # However the tests were started, what they start has standard streams and stops by Ctrl-C.

@@ -35,7 +35,7 @@ from qkv.disk.run_folder import fingerprint
 from qkv.formats.model_files import load
 from qkv.generation.decoding import translate
 from qkv.text import Tokenizer, picture_tokens
-from qkv.text.tokenizer import add_special
+from qkv.text.library_tokenizer import add_special
 from qkv.tracing.study.caption_attention import caption
 from qkv.train.run import start
 from qkv.train.tasks import Translation

@@ -9,7 +9,7 @@ import pytest
 
 import qkv
 from qkv.cli import main
-from qkv.train.run import _called
+from qkv.train.start_options import StartOptions
 from qkv.train.training_data import Sources
 from tests.conftest import SMALL, TEXT
 
@@ -237,4 +237,4 @@ def test_torchrun_starts_the_same_command(shelf, tmp_path):
 )
 def test_one_rule_names_the_folders_of_runs(task, source, base, changes, name):
     sources = Sources(source.get("text"), source.get("pairs"), source.get("chat"))
-    assert _called(task, sources, base, changes) == name
+    assert StartOptions(task, sources, base, None, "auto", changes, None).run_name() == name

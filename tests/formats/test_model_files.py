@@ -164,6 +164,7 @@ def test_a_folder_without_a_tokenizer_gives_the_model_and_none(tmp_path, capsys,
 MEASURE = """
 import os, re, sys, torch, gguf.quants
 from pathlib import Path
+from qkv.formats import gguf as gguf_files
 from qkv.model import weights
 
 def peak():  # ru_maxrss would begin with what the parent process had
@@ -172,7 +173,7 @@ def peak():  # ru_maxrss would begin with what the parent process had
 def measure(place):
     begun = peak()
     if place.suffix == ".gguf":
-        held = weights.gguf.read(place)
+        held = gguf_files.read(place)
         model = weights.build(place, held.theirs, held.tensors)
     else:
         model, _ = weights.load(place)

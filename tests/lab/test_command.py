@@ -135,7 +135,7 @@ def test_how_long_it_will_take_is_measured_and_said(call, undrawn, monkeypatch, 
 
 
 def test_nothing_is_compiled_unless_asked(call, undrawn, monkeypatch):
-    monkeypatch.setattr("qkv.train.run.compiler", lambda: None)
+    monkeypatch.setattr("qkv.train.machine.compiler", lambda: None)
     for asked, says in (
         ([], "--compile measures a compiled step too"),
         (["--compile"], "no C++ compiler"),

@@ -11,7 +11,7 @@ import torch
 from qkv import record
 from qkv.i18n import Problem
 from qkv.lab import mixer_contest, mixer_summary, mixers, report, run
-from qkv.lab.mixer_contest import KINDS, Learning, NextCharacter, Recall, Shape, recall
+from qkv.lab.mixer_contest import KINDS, ContestShape, Learning, NextCharacter, Recall, recall
 from qkv.model.transformer import Transformer
 
 SMALL = dict(steps=2, recall_steps=2, pairs=(1, 2), lengths=(4, 40), width=8, state=2, window=3, seeds=2)
@@ -25,19 +25,19 @@ def model(kind, shape, vocab=50, context=64):
     "width, layers, state", [(64, 2, 16), (128, 2, 8), (64, 4, 16), (48, 3, 4), (16, 2, 16), (32, 2, 64)]
 )
 def test_all_six_have_as_many_weights(width, layers, state):
-    counts = [model(kind, Shape(width, layers, 31, state)).count() for kind in KINDS]
+    counts = [model(kind, ContestShape(width, layers, 31, state)).count() for kind in KINDS]
     assert max(counts) / min(counts) - 1 < 0.02, counts
     assert width != 64 or max(counts) / min(counts) - 1 < 0.005, counts
 
 
 def test_the_keys_of_all_states_are_as_wide():
-    shape = Shape(64, 2, 31, 6)
+    shape = ContestShape(64, 2, 31, 6)
     states = [model(kind, shape).new_cache(1, 9).layers[0].state for kind in ("retention", "mamba2", "delta", "hybrid")]
     assert {state.shape[2] for state in states} == {6}
 
 
 def test_the_models_are_what_they_are_called():
-    shape = Shape(64, 3, 31, 8)
+    shape = ContestShape(64, 3, 31, 8)
     assert model("hybrid", shape).config.mixers == ("mamba2", "mamba2", "attention")
     assert model("window", shape).config.window == 31 and model("attention", shape).config.window is None
     assert {model(kind, shape).config.mixers for kind in ("retention", "mamba2", "delta")} == {
@@ -100,7 +100,7 @@ def test_the_text_is_split_and_an_untaught_model_knows_nothing_of_it(tmp_path):
     (tmp_path / "a.txt").write_text(said, encoding="utf-8")
     task = NextCharacter(str(tmp_path / "a.txt"), 32)
     assert len(task.data.train) + len(task.data.validation) == 4000 and 300 < len(task.data.validation) < 500
-    shape = Shape(16, 2, 7, 2)
+    shape = ContestShape(16, 2, 7, 2)
     fresh = Transformer(shape.config("attention", task.vocab, task.context))
     assert task.score(fresh) == [pytest.approx(math.log(task.vocab), rel=1e-5)]  # its head begins at 0
     looks = Learning(fresh.config, task, 0.02, 7, 0).whole()
@@ -109,7 +109,7 @@ def test_the_text_is_split_and_an_untaught_model_knows_nothing_of_it(tmp_path):
 
 
 def test_the_same_seed_learns_the_same():
-    shape, task = Shape(16, 2, 7, 2), Recall((1, 2), 5)
+    shape, task = ContestShape(16, 2, 7, 2), Recall((1, 2), 5)
     scores = [Learning(shape.config("mamba2", 4, 6), task, 0.02, 5, seed).whole()[-1] for seed in (0, 0)]
     assert scores[0]["score"] == scores[1]["score"]
 
@@ -120,7 +120,7 @@ def test_the_same_seed_learns_the_same():
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_more_token_sees_what_is_said(kind):
     """n keys and itself where attention is full, at every call; window and state as much as they ever keep."""
-    shape, n = Shape(16, 2, 7, 2), 40
+    shape, n = ContestShape(16, 2, 7, 2), 40
     subject = model(kind, shape).eval()
     with torch.no_grad():
         step, cache = mixers.stepper(subject, n)
@@ -137,7 +137,7 @@ def test_one_more_token_sees_what_is_said(kind):
 
 
 def test_a_state_has_read_the_text():
-    subject = model("delta", Shape(16, 2, 7, 2)).eval()
+    subject = model("delta", ContestShape(16, 2, 7, 2)).eval()
     seen = []
     layer = subject.decoder[0].attention
     layer.register_forward_pre_hook(lambda module, given: seen.append(given[0].shape[1]))
@@ -307,7 +307,7 @@ def test_a_text_that_was_asked_for_and_is_not_there_is_told(monkeypatch, tmp_pat
 
 @pytest.mark.slow
 def test_one_layer_of_attention_cures_what_a_small_state_forgets():
-    task, shape = Recall((2, 4, 8, 16, 32), 400), Shape(64, 2, 31, 4)
+    task, shape = Recall((2, 4, 8, 16, 32), 400), ContestShape(64, 2, 31, 4)
     last = {
         kind: Learning(shape.config(kind, task.vocab, task.context), task, 0.02, 400, 0).whole()[-1]["score"][-1]
         for kind in ("mamba2", "hybrid")

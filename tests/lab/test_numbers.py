@@ -230,7 +230,7 @@ def test_both_learn_over_a_short_gap_and_repeatably():
 
 
 def test_where_the_question_looks_is_what_attention_computes():
-    model = distance.Attentive(10, 8, 3)
+    model = distance.AttentionModel(10, 8, 3)
     ids = torch.randint(10, (2, 6))
     x = model.embedding(ids)
     q, k = (part(x).unflatten(-1, (4, 2)).transpose(1, 2) for part in (model.attention.q, model.attention.k))
@@ -297,7 +297,7 @@ def test_one_of_each_is_enough_to_tell_and_draw(monkeypatch):
 
 def test_writing_by_itself_equals_being_taught():
     """What the GRU says step by step is what its forward pass says of the same text, padding or not."""
-    model = seq2seq.Recurrent(20, 8)
+    model = seq2seq.GRUTranslator(20, 8)
     source, lengths = torch.randint(4, 20, (2, 7)), torch.tensor([7, 4])
     said, looks = model.write(source, lengths, start=1)
     target = torch.cat([torch.full((2, 1), 1), said[:, :-1]], 1)

@@ -46,7 +46,7 @@ ALLOWED = {
     "disk.run_folder.write_through open": "writes into a checkpoint's temporary folder, which finish renames",
     "disk.run_folder.finish rename": "renames a whole checkpoint: the counterpart of atomic_write for a folder",
     "process.streams.open_missing_streams open": "the null device, and streams on open descriptors",
-    "train.checkpoint.save_shards save": "writes into a checkpoint's temporary folder, which runfiles.finish renames",
+    "train.checkpoint.save_shards save": "writes into a checkpoint's temporary folder, which run_folder.finish renames",
     "train.lock._acquire open": "a lock; what is in it is for people to read",
     "train.lock._acquire truncate": "the same",
     "train.loop._log open": "appends lines; one that was cut short is dropped when it is read",
@@ -121,7 +121,7 @@ def every():
     found = []
     for file in sorted(SOURCE.rglob("*.py")):
         module = ".".join(file.relative_to(SOURCE).with_suffix("").parts)
-        if module != "writing":
+        if module != "disk.atomic_files":
             found += writers(file.read_text(encoding="utf-8"), module)
     return found
 

@@ -170,7 +170,7 @@ def test_data_on_stdin_ends_no_template():
 def test_a_template_ends_with_a_caller_that_is_killed():
     script = (
         "import threading, time\n"
-        "from qkv.text import chat\n"
+        "from qkv.text import chat_templates as chat\n"
         "chat.SECONDS = 1000\n"  # so that no limit of time ends it
         "chat.render('{{ 6 }}', [], answer=True, names={})\n"
         "work = lambda: chat.render('{{ 7 ** 99999999 }}', [], answer=True, names={})\n"

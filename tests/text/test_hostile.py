@@ -9,8 +9,8 @@ import pytest
 
 from qkv.i18n import Problem
 from qkv.text import imported_tokenizers, load, train_tokenizer
+from qkv.text.library_tokenizer import LONGEST
 from qkv.text.sentencepiece import Pieces
-from qkv.text.tokenizer import LONGEST
 
 LONG = "x" * 1_000_000
 

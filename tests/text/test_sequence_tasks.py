@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qkv.text import sequence_pairs, sequence_tasks
+from qkv.text import sequence_pairs, sequences
 from qkv.text.sequence_tasks import BOS, SEPARATOR, TASKS
 
 sizes = {"batch": st.integers(1, 5), "length": st.integers(1, 9), "vocab": st.integers(4, 20)}
@@ -15,14 +15,14 @@ ANSWERS = {"copy": lambda row: row, "reverse": lambda row: row[::-1], "repeat": 
 @pytest.mark.parametrize("task", TASKS)
 @given(seed=st.integers(0, 99), step=st.integers(0, 10**6), **sizes)
 def test_for_a_decoder(task, seed, step, batch, length, vocab):
-    x, y = sequence_tasks(task, seed, step, batch, length, vocab)
+    x, y = sequences(task, seed, step, batch, length, vocab)
     for row, labels in zip(x, y, strict=True):
         given, answer = row[1 : length + 1], labels[labels != -100]
         assert row[0] == BOS and ((given >= 3) & (given < vocab)).all()
         assert answer.tolist() == ANSWERS[task](given).tolist()
         assert (labels[-length:] != -100).all() and len(answer) == length
         assert (row[1:][labels[:-1] != -100] == labels[:-1][labels[:-1] != -100]).all(), "y follows x"
-    assert (sequence_tasks(task, seed, step, batch, length, vocab)[0] == x).all()
+    assert (sequences(task, seed, step, batch, length, vocab)[0] == x).all()
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -38,11 +38,11 @@ def test_for_an_encoder_and_decoder(task, seed, step, batch, length, vocab):
 
 
 def test_steps_differ():
-    assert (sequence_tasks("repeat", 0, 0, 4, 16, 50)[0] != sequence_tasks("repeat", 0, 1, 4, 16, 50)[0]).any()
+    assert (sequences("repeat", 0, 0, 4, 16, 50)[0] != sequences("repeat", 0, 1, 4, 16, 50)[0]).any()
 
 
 def test_wrong_words_are_told():
     with pytest.raises(ValueError, match="no task 'sort': choose from copy, reverse, repeat"):
-        sequence_tasks("sort", 0, 0, 1, 4, 9)
+        sequences("sort", 0, 0, 1, 4, 9)
     with pytest.raises(ValueError, match="vocab=3 leaves no symbols"):
-        sequence_tasks("copy", 0, 0, 1, 4, 3)
+        sequences("copy", 0, 0, 1, 4, 3)

@@ -107,7 +107,7 @@ def test_signs_that_a_model_does_not_know_are_told(made, tmp_path, monkeypatch):
         classify(model, english, ["很好看"])
     with pytest.warns(Notice, match="doesn't know 1 of the 2 tokens of '很a'"):
         assert classify(model, english, ["很a"])
-    monkeypatch.setattr(runs, "UNKNOWN", -1.0)
+    monkeypatch.setattr("qkv.train.training_data.UNKNOWN", -1.0)
     assert ("why.unknown", {"share": "0%"}) in [tuple(each) for each in begin(made, tmp_path / "run").why]
 
 

@@ -14,7 +14,7 @@ from qkv.formats.hf_export import export
 from qkv.formats.model_files import load
 from qkv.i18n import Problem
 from qkv.train import run as runs
-from qkv.train.resume_options import Asked
+from qkv.train.resume_options import ResumeOptions
 from qkv.train.tasks import HiddenWord
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
@@ -137,7 +137,7 @@ def test_it_ends_early_where_nothing_gets_better_and_keeps_the_best(made, tmp_pa
     assert runs.resume(tmp_path / "whole").train()["step"] == 4, "it has ended"
     stop_at(begin("lm", tmp_path / "cut", made, **hurry), 4)
     assert same(_resumed(tmp_path / "cut").model, whole.model), "how long it waited is remembered"
-    more = runs.resume(tmp_path / "whole", asked=Asked(changes={"patience": None, "steps": 6}))
+    more = runs.resume(tmp_path / "whole", asked=ResumeOptions(changes={"patience": None, "steps": 6}))
     assert more.train()["step"] == 6
 
 

@@ -19,7 +19,7 @@ from qkv.i18n import Problem
 from qkv.train import run as runs
 from qkv.train.loop import one_step
 from qkv.train.parallelize import World
-from qkv.train.resume_options import Asked
+from qkv.train.resume_options import ResumeOptions
 
 TEXT = "".join(f"{i}: the cat sat on the mat, 我爱北京天安门 {i * i}\n" for i in range(400))
 SMALL = dict(n_layer=2, width=32, n_head=2, context=16, batch=4, eval_batches=2, eval_every=5, steps=12, dropout=0.1)
@@ -311,10 +311,10 @@ def test_a_lost_loss_names_the_step_the_batch_and_the_last_good_checkpoint(book,
 
 def test_changed_data_is_refused(book, tmp_path):
     begin("lm", tmp_path / "run", book)
-    runs.resume(tmp_path / "run", asked=Asked(source=book))
+    runs.resume(tmp_path / "run", asked=ResumeOptions(source=book))
     Path(book).write_text(TEXT + "more", encoding="utf-8")
     with pytest.raises(ValueError, match="its content changed"):
-        runs.resume(tmp_path / "run", asked=Asked(source=book))
+        runs.resume(tmp_path / "run", asked=ResumeOptions(source=book))
 
 
 def test_what_this_machine_can_not_do_is_refused_before_there_is_a_run(tmp_path, monkeypatch):

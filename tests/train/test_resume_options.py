@@ -17,7 +17,7 @@ from qkv.model.config import CHOICES, Config
 from qkv.train import run as runs
 from qkv.train import settings as settings_
 from qkv.train.loop import Stopped
-from qkv.train.resume_options import CHANGEABLE, Asked, values
+from qkv.train.resume_options import CHANGEABLE, ResumeOptions, values
 from qkv.train.settings import Settings
 
 TEXT = "".join(f"{i}: the cat sat on the mat {i * i}\n" for i in range(200))
@@ -121,15 +121,15 @@ def another(has):
 def test_every_setting_is_refused_or_obeyed(name, run):
     record = json.loads((run / "config.json").read_text())
     has = values(record)[name]
-    runs.resume(run, asked=Asked(changes={name: has}))
+    runs.resume(run, asked=ResumeOptions(changes={name: has}))
     assert json.loads((run / "config.json").read_text()) == record
     choices = {**CHOICES, **settings_.CHOICES}.get(name, ())
     wanted = next((word for word in choices if word != has), another(has))
     if name in CHANGEABLE:
-        assert getattr(runs.resume(run, asked=Asked(changes={name: 9})).settings, name) == 9
+        assert getattr(runs.resume(run, asked=ResumeOptions(changes={name: 9})).settings, name) == 9
     else:
         with pytest.raises(ValueError, match=rf"^{name} is .* can't become "):
-            runs.resume(run, asked=Asked(changes={name: wanted}))
+            runs.resume(run, asked=ResumeOptions(changes={name: wanted}))
 
 
 def test_fewer_steps_than_were_done_are_refused(run, capsys):
@@ -178,8 +178,8 @@ def test_an_extended_run_is_exact(begun, made, tmp_path):
     before = losses(first)
     assert len(before) == begun
     whole, cut = (Path(shutil.copytree(first, tmp_path / name)) for name in ("whole", "cut"))
-    runs.resume(whole, asked=Asked(changes={"steps": 16})).train()
-    runs.resume(cut, asked=Asked(changes={"steps": 16}))  # dies at once
+    runs.resume(whole, asked=ResumeOptions(changes={"steps": 16})).train()
+    runs.resume(cut, asked=ResumeOptions(changes={"steps": 16}))  # dies at once
     stop_at(cut, 10, 13)
     again = runs.resume(cut)
     again.train()
@@ -200,14 +200,14 @@ def test_where_the_last_checkpoint_before_an_extension_is_damaged_the_old_plan_i
     runs.start("lm", out=first, source=str(made / "book.txt"), changes=changes).train()
     hurt = Path(shutil.copytree(first, tmp_path / "hurt"))
     for run in (first, hurt):
-        runs.resume(run, asked=Asked(changes={"steps": 12}))
+        runs.resume(run, asked=ResumeOptions(changes={"steps": 12}))
     (hurt / "checkpoints" / "000008" / "model.safetensors").write_bytes(b"gone")
     going = runs.resume(hurt)
     assert going.state["step"] == 7 and newest(hurt / "checkpoints").name == "000007"
     going.train()
     runs.resume(first).train()
     assert losses(hurt) == losses(first)
-    twice = runs.resume(hurt, asked=Asked(changes={"steps": 20}))
+    twice = runs.resume(hurt, asked=ResumeOptions(changes={"steps": 20}))
     assert twice.settings.before == ((8, 8), (12, 12))
 
 

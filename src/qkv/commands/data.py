@@ -103,7 +103,7 @@ def _prepare(options: argparse.Namespace) -> None:
     if options.out is None:
         raise Problem("say where the tokens go: --out FOLDER")
     corpus = text.Corpus.of(*options.names)
-    from ..train.run import REASONS
+    from ..train.reasons import REASONS
 
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
     print(

@@ -1,5 +1,7 @@
 """qkv train: a GPT, a BERT or a translator from one command."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import shlex
@@ -7,12 +9,17 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..i18n import Problem, _, say
 from ..terminal.progress import bar, clock
 from ..terminal.screen import live
 from .model_options import fetch
+
+if TYPE_CHECKING:
+    from ..train.loop import Metrics
+    from ..train.run import Run
+    from ..train.settings import Changes
 
 EXAMPLES = [
     "qkv train lm --text mybook.txt",
@@ -33,101 +40,63 @@ EXAMPLES = [
 MEMORISED = 1.1  # times the best validation loss: a last one above it is said to have risen
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
-    add = parser.add_argument
-    add(
+# The verb's arguments: name, what the help says of it, and how argparse reads it.
+ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (
         "task",
-        nargs="?",
-        choices=["lm", "mlm", "translate", "classify"],
-        help=say(
+        _(
             "lm: the next word (GPT); mlm: hidden words (BERT); translate: another sentence (encoder-decoder); classify: a "
             "label for a text (from an encoder)"
         ),
-    )
-    add(
-        "--text",
-        metavar="WHAT",
-        help=say("a file, folder, glob, or data set (see qkv data)"),
-    )
-    add(
+        dict(nargs="?", choices=["lm", "mlm", "translate", "classify"]),
+    ),
+    ("--text", _("a file, folder, glob, or data set (see qkv data)"), dict(metavar="WHAT")),
+    (
         "--chat",
-        metavar="JSONL",
-        help=say(
-            'with --from: chats, {{"messages": [{{"role": …, "content": …}}, …]}} a line; only answers are learned'
-        ),
-    )
-    add(
+        _('with --from: chats, {{"messages": [{{"role": …, "content": …}}, …]}} a line; only answers are learned'),
+        dict(metavar="JSONL"),
+    ),
+    (
         "--pairs",
-        metavar="TSV",
-        help=say("source TAB target (or text TAB label), one pair a line; a translator without it learns dates"),
-    )
-    add(
+        _("source TAB target (or text TAB label), one pair a line; a translator without it learns dates"),
+        dict(metavar="TSV"),
+    ),
+    (
         "--from",
-        dest="base",
-        metavar="MODEL",
-        help=say(
-            "go on from real weights: a name (see qkv models), a folder, a .gguf file or a run; its tokenizer is kept"
-        ),
-    )
-    add(
+        _("go on from real weights: a name (see qkv models), a folder, a .gguf file or a run; its tokenizer is kept"),
+        dict(dest="base", metavar="MODEL"),
+    ),
+    (
         "--out",
-        metavar="RUN",
-        type=Path,
-        help=say("the run's folder (runs/TASK-NAME; with --from runs/TASK-NAME-MODEL, with --lora …-lora)"),
-    )
-    add(
-        "--preset",
-        metavar="NAME",
-        help=say("tiny, small or gpt2; tiny-mamba2, tiny-bamba or tiny-qwen3-next (tiny)"),
-    )
-    add(
+        _("the run's folder (runs/TASK-NAME; with --from runs/TASK-NAME-MODEL, with --lora …-lora)"),
+        dict(metavar="RUN", type=Path),
+    ),
+    ("--preset", _("tiny, small or gpt2; tiny-mamba2, tiny-bamba or tiny-qwen3-next (tiny)"), dict(metavar="NAME")),
+    (
         "--lora",
-        type=int,
-        metavar="RANK",
-        help=say("with --from: its weights stay as they are and low-rank matrices beside them learn (16 is usual)"),
-    )
-    add("--steps", type=int, metavar="N", help=say("how many steps"))
-    add("--seed", type=int, metavar="S", help=say("draws weights and batches (0)"))
-    add("--batch", type=int, metavar="B", help=say("rows per step"))
-    add("--context", type=int, metavar="N", help=say("tokens per row"))
-    add("--lr", type=float, metavar="X", help=say("learning rate"))
-    add("--eval-every", type=int, metavar="N", help=say("steps between evaluations"))
-    add(
-        "--checkpoint-every",
-        type=int,
-        metavar="N",
-        help=say("steps between checkpoints (about every 30 s)"),
-    )
-    add(
-        "--tokenizer",
-        choices=["auto", "characters", "bytes", "bpe"],
-        help=say("how text is cut (auto)"),
-    )
-    add(
-        "--watch",
-        metavar="SENTENCE",
-        help=say("keep this sentence's attention at every evaluation"),
-    )
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help=say("any other setting, of the model or the run"),
-    )
-    add(
-        "--resume",
-        type=Path,
-        metavar="RUN",
-        help=say("go on with a run; --steps then gives it more"),
-    )
-    add(
-        "--parallel",
-        choices=["ddp", "fsdp"],
-        help=say("with torchrun: how processes share (ddp)"),
-    )
-    add("--yes", action="store_true", help=say("fetch the data set, and the model to go on from, if they aren't here"))
+        _("with --from: its weights stay as they are and low-rank matrices beside them learn (16 is usual)"),
+        dict(type=int, metavar="RANK"),
+    ),
+    ("--steps", _("how many steps"), dict(type=int, metavar="N")),
+    ("--seed", _("draws weights and batches (0)"), dict(type=int, metavar="S")),
+    ("--batch", _("rows per step"), dict(type=int, metavar="B")),
+    ("--context", _("tokens per row"), dict(type=int, metavar="N")),
+    ("--lr", _("learning rate"), dict(type=float, metavar="X")),
+    ("--eval-every", _("steps between evaluations"), dict(type=int, metavar="N")),
+    ("--checkpoint-every", _("steps between checkpoints (about every 30 s)"), dict(type=int, metavar="N")),
+    ("--tokenizer", _("how text is cut (auto)"), dict(choices=["auto", "characters", "bytes", "bpe"])),
+    ("--watch", _("keep this sentence's attention at every evaluation"), dict(metavar="SENTENCE")),
+    ("--set", _("any other setting, of the model or the run"), dict(action="append", default=[], metavar="KEY=VALUE")),
+    ("--resume", _("go on with a run; --steps then gives it more"), dict(type=Path, metavar="RUN")),
+    ("--parallel", _("with torchrun: how processes share (ddp)"), dict(choices=["ddp", "fsdp"])),
+    ("--yes", _("fetch the data set, and the model to go on from, if they aren't here"), dict(action="store_true")),
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    for name, meaning, options in ARGUMENTS:
+        parser.add_argument(name, help=say(meaning), **options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -145,37 +114,10 @@ def run(options: argparse.Namespace) -> int:
             fetch(options.base)
 
     _check(options)
-    with bar(say("loading PyTorch"), show=os.environ.get("RANK", "0") == "0"):
-        from ..train.loop import Stopped
-        from ..train.parallelize import world_from_environment
-        from ..train.resume_options import Asked
-        from ..train.run import resume, start
+    going = _open(options)
+    from ..train.loop import Stopped
 
-        world = world_from_environment(options.parallel, options.resume)
-    if options.resume is not None:
-        given = {
-            name: getattr(options, name)
-            for name in ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
-        }
-        with bar(say("opening {name}", name=options.resume), show=world.first):
-            going = resume(options.resume, world, Asked(source=options.text, changes=_changes(options), **given))
-    else:
-        with bar(say("preparing the text"), show=world.first) as progress:
-            going = start(
-                options.task,
-                out=options.out,
-                source=options.text,
-                pairs=options.pairs,
-                chat=options.chat,
-                base=options.base,
-                name=options.preset,
-                changes=_changes(options),
-                tokenizer=options.tokenizer or "auto",
-                watch=options.watch,
-                world=world,
-                progress=progress,
-            )
-    line = Line(going, quiet=not world.first)
+    line = Line(going, quiet=not going.world.first)
     line.introduce()
     try:
         state = going.train(line.report)
@@ -188,6 +130,8 @@ def run(options: argparse.Namespace) -> int:
             )
         )
         return 130
+    best = state["best_loss"]
+    assert best is not None  # the last step is evaluated
     if state["step"] < going.settings.steps:
         line.end(
             say(
@@ -199,20 +143,50 @@ def run(options: argparse.Namespace) -> int:
     line.end(
         say(
             _("done: best validation loss {loss} at step {step}; everything is in {run}. Try it:")
-            if (line.validation or 0.0) <= MEMORISED * state["best_loss"]
+            if (line.validation or 0.0) <= MEMORISED * best
             else _(
                 "done: best validation loss {loss} at step {step}, and that checkpoint is the one that is opened. Afterwards "
                 "the validation loss rose: the model memorised a text that is too short for it. Everything is in {run}. "
                 "Try it:"
             ),
             run=going.folder,
-            loss=f"{state['best_loss']:.3f}",
+            loss=f"{best:.3f}",
             step=state["best_step"],
         )
     )
-    if world.first:
+    if going.world.first:
         print(_next(going))
     return 0
+
+
+def _open(options: argparse.Namespace) -> Run:
+    """Return the run: a new one, or the one to go on with."""
+    with bar(say("loading PyTorch"), show=os.environ.get("RANK", "0") == "0"):
+        from ..train.parallelize import world_from_environment
+        from ..train.resume_options import ResumeOptions
+        from ..train.run import resume, start
+
+        world = world_from_environment(options.parallel, options.resume)
+    if options.resume is not None:
+        names = ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
+        asked = {name: getattr(options, name) for name in names}
+        with bar(say("opening {name}", name=options.resume), show=world.first):
+            return resume(options.resume, world, ResumeOptions(source=options.text, changes=_changes(options), **asked))
+    with bar(say("preparing the text"), show=world.first) as progress:
+        return start(
+            options.task,
+            out=options.out,
+            source=options.text,
+            pairs=options.pairs,
+            chat=options.chat,
+            base=options.base,
+            name=options.preset,
+            changes=_changes(options),
+            tokenizer=options.tokenizer or "auto",
+            watch=options.watch,
+            world=world,
+            progress=progress,
+        )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -237,10 +211,10 @@ def _check(options: argparse.Namespace) -> None:
         text.read_pairs(pairs)
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
+def _changes(options: argparse.Namespace) -> Changes:
     from ..model.config import read_value
 
-    changes: dict[str, Any] = {}
+    changes: Changes = {}
     for assignment in options.set:
         name, sign, value = assignment.partition("=")
         if not sign:
@@ -272,7 +246,7 @@ def _fetch(name: str | None) -> None:
             store.get(name, progress)
 
 
-def _next(going: Any) -> str:
+def _next(going: Run) -> str:
     """Return a command that uses the trained model and can be copied: its text comes from the data."""
     verb = {"lm": "generate", "mlm": "fill"}.get(going.task.name, going.task.name)
     text = {"lm": _excerpt, "mlm": _excerpt, "chat": lambda task: None}.get(going.task.name, _example)(going.task)
@@ -315,7 +289,7 @@ SILENT = 30.0  # seconds that a log may stay without a line
 class Line:
     """The live line: step, loss, validation loss, speed, time left."""
 
-    def __init__(self, going: Any, quiet: bool) -> None:
+    def __init__(self, going: Run, quiet: bool) -> None:
         self.going, self.quiet = going, quiet
         self.live = sys.stdout.isatty()
         state = going.state or {"step": 0}
@@ -337,7 +311,7 @@ class Line:
                 vocab=model.config.vocab,
             )
         )
-        from ..train.run import REASONS
+        from ..train.reasons import REASONS
 
         for key, values in self.going.why:
             if key == "why.eager" and not _first_time(key):
@@ -356,7 +330,7 @@ class Line:
         )
         print(say(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps))
 
-    def report(self, line: dict[str, Any]) -> None:
+    def report(self, line: Metrics) -> None:
         """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""
         self.validation = line.get("val_loss", self.validation)
         if "loss" not in line:

@@ -14,6 +14,8 @@ from typing import Any
 
 from ..i18n import Message, Problem, quoted
 
+JsonObject = dict[str, Any]  # names and values, as a stranger's file has them: nothing of it is known yet
+
 LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
 DEEPEST = 100  # brackets within brackets of a JSON text
 LONGEST_NAME = 255  # bytes of a file's name, on all common systems
@@ -75,7 +77,7 @@ def parse_json(text: str) -> Any:
     raise Problem("its brackets are nested more than {most} deep", most=DEEPEST)
 
 
-def read_table(file: Path, key: str) -> dict[str, Any]:
+def read_table(file: Path, key: str) -> JsonObject:
     """A JSON file that holds names and values."""
     made = read_json(file, key)
     if not isinstance(made, dict):

@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from ..i18n import Message, Notice, Problem, _, all_of, quoted
 from . import bounded_reading
@@ -43,7 +43,35 @@ SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote t
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
 LATER = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
 
-Record = dict[str, Any]  # config.json
+Record = bounded_reading.JsonObject  # config.json
+
+
+class FileRecord(TypedDict):
+    """What state.json says of a file of its checkpoint."""
+
+    bytes: int
+    sha256: str
+
+
+class WorldRecord(TypedDict):
+    """What state.json says of the processes that wrote it."""
+
+    parallel: str
+    processes: int
+
+
+class State(TypedDict):
+    """How far a run is, as the state.json of a checkpoint says it."""
+
+    step: int
+    best_loss: NotRequired[float | None]
+    best_step: NotRequired[int | None]
+    seconds: NotRequired[float]
+    waited: NotRequired[int]  # evaluations since the best one
+    parallel: NotRequired[str]
+    processes: NotRequired[int]
+    format: NotRequired[str]
+    files: NotRequired[dict[str, FileRecord]]  # those of the checkpoint, by their names in it
 
 
 def is_run(config: Record) -> bool:
@@ -74,8 +102,8 @@ def read_record(folder: Path) -> Record:
     return config
 
 
-def read_whole_record(folder: Path, right: Mapping[str, Callable[[Any], bool]]) -> Record:
-    """The same of a run that is to go on: each of these keys must be there and be right."""
+def read_whole_record(folder: Path, right: Mapping[str, Callable[[object], bool]]) -> Any:
+    """The same of a run that is to go on: each of these keys must be there and be right. Its type is the caller's."""
     file, record = folder / CONFIG, {**LATER, **read_record(folder)}
     for key, fits in right.items():
         if key not in record:
@@ -102,7 +130,7 @@ def first_look(folder: Path) -> int | None:
     return min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
 
 
-def write_record(folder: Path, record: Record) -> None:
+def write_record(folder: Path, record: Mapping[str, object]) -> None:
     """Write config.json, wholly or not at all."""
     with atomic_write(folder / CONFIG) as file:
         file.write((json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n").encode())
@@ -194,10 +222,10 @@ def check(place: Path) -> Problem | None:
     return None
 
 
-def read_state(place: Path) -> dict[str, Any]:
+def read_state(place: Path) -> State:
     """A checkpoint's state.json, if every value in it is what training writes there."""
     file = place / STATE
-    state = _table(file)
+    table = _table(file)
 
     def whole(value: object) -> bool:
         return type(value) is int and 0 <= value < 1 << 53
@@ -222,14 +250,15 @@ def read_state(place: Path) -> dict[str, Any]:
         ),
     }
     for name, right in fits.items():
-        if (name in state or name in ("step", "files")) and not right(state.get(name)):
-            shown = repr(state.get(name))[:80]
+        if (name in table or name in ("step", "files")) and not right(table.get(name)):
+            shown = repr(table.get(name))[:80]
             why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
             raise bounded_reading.unfit(file, _("{file} can't be read: {error}"), why)
+    state: State = table
     return state
 
 
-def shard_files(place: Path, state: dict[str, Any]) -> list[Path]:
+def shard_files(place: Path, state: State) -> list[Path]:
     """Return the files of shards/ that state.json lists; any other file there is not the checkpoint's."""
     return [place / name for name in sorted(state["files"]) if name.startswith(f"{SHARDS}/")]
 
@@ -253,7 +282,7 @@ def weights_file(folder: Path, place: Path) -> Path:
     return place / name
 
 
-def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
+def changed(place: Path, name: str, state: State) -> Problem | None:
     """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
     file, known = place / name, state["files"].get(name)
     if known is None:
@@ -275,7 +304,7 @@ def changed(place: Path, name: str, state: dict[str, Any]) -> Problem | None:
     )
 
 
-def fingerprint(path: Path) -> dict[str, Any]:
+def fingerprint(path: Path) -> FileRecord:
     """A file's size and sha256."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
@@ -289,7 +318,7 @@ def begin(folder: Path, step: int) -> Path:
     return part
 
 
-def finish(part: Path, step: int, state: dict[str, Any], weights: Mapping[str, bytes], listed: dict[str, Any]) -> Path:
+def finish(part: Path, step: int, state: State, weights: Mapping[str, bytes], listed: dict[str, FileRecord]) -> Path:
     """Add the files of the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
 
     All but the last two and the best are removed then.
@@ -338,7 +367,7 @@ def _prune(folder: Path, best: int | None) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def write_through(path: Path, content: bytes) -> dict[str, Any]:
+def write_through(path: Path, content: bytes) -> FileRecord:
     """Write a file through to the disk; gives its size and sha256."""
     with path.open("wb") as file:
         file.write(content)
@@ -347,5 +376,5 @@ def write_through(path: Path, content: bytes) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def _table(file: Path) -> dict[str, Any]:
+def _table(file: Path) -> Any:
     return bounded_reading.read_table(file, _("{file} can't be read: {error}"))

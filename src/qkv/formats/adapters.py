@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +33,10 @@ from ..model.config import Config
 from ..model.layer_pattern import choose
 from ..model.layers import FeedForward
 from ..model.transformer import Transformer
-from .families import FAMILIES, family_of
-from .families.family import Family, Foreign, Row
 from .tensor_files import read_tensors, refuse_infinite
+
+if TYPE_CHECKING:
+    from .families.family import Family, Row
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
 PARTS = ("attention", "all")  # which matrices get an adapter: those of attention, or those of feed-forwards too
@@ -144,6 +145,9 @@ def _set(model: nn.Module, name: str, module: nn.Module) -> None:
 
 def _layout(model: Transformer) -> Family | None:
     """The layout that the weights were read from, else one that holds the model, if there is any."""
+    from .families import FAMILIES, family_of
+    from .families.family import Foreign
+
     try:
         return next((each for each in FAMILIES if model.layout in each.types), None) or family_of(model.config)
     except Foreign:
@@ -152,6 +156,8 @@ def _layout(model: Transformer) -> Family | None:
 
 def _rows(model: Transformer) -> tuple[list[Row], str]:
     """Where each tensor lies in its layout, and what names begin with that are left out."""
+    from .families.family import Row
+
     family = _layout(model)
     if family is None:
         plain = (name for name, _ in model.named_parameters() if not name.endswith((".a", ".b")))

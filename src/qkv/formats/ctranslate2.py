@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..disk.bounded_reading import read_json, reading
 from ..i18n import Message, Problem, _
-from ..text.tokenizer import refuse_long
+from ..text.library_tokenizer import refuse_long
 from .binary_reader import Cursor, Tensors, broken, mapped
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}

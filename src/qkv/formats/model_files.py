@@ -1,6 +1,7 @@
 """Weights in and out, by name: runs of qkv, Hugging Face folders (safetensors, ONNX), GGUF files, CTranslate2 folders.
 
 A foreign format is first brought into Hugging Face's words, a config and tensors by name; `families` does the rest.
+Its reader is imported when such a file is opened: training on a text needs none of them.
 The model is built without memory of its own and given the tensors as they come, mapped from the file where they can
 be, so that the weights are in memory about once. Nothing is ever unpickled.
 """
@@ -8,7 +9,7 @@ be, so that the weights are in memory about once. Nothing is ever unpickled.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from ..model.config import Config
 from ..model.layer_pattern import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
-from . import ctranslate2, gguf, onnx
-from .families import to_ours
 from .locate import find
 from .tensor_files import Finite, Safetensors, fingerprint, refuse_others, weights_of
 
@@ -103,6 +102,8 @@ def _load(
             return model, fitting(place, text.load(place), model)
         except NoTokenizer:  # models of other things than text have none, and ids are enough for much
             return model, None
+    from . import ctranslate2
+
     if found := ctranslate2.find(place):
         theirs, held = ctranslate2.read(place)
         return _marian(found, build(found / "model.bin", theirs, held, dtype))
@@ -113,6 +114,8 @@ def _load(
 
 def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
     """The Transformer of a config and tensors in Hugging Face's words; `tensors` also tells `.shapes`."""
+    from .families import to_ours
+
     refuse_absurd(source, theirs, tensors.shapes)
     try:
         with Undrawn():
@@ -226,6 +229,8 @@ def _run(
 
 def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Transformer:
     """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
+    from . import onnx
+
     if file := in_onnx(folder):
         return build(file, *onnx.read(file, config), dtype)
     # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
@@ -234,6 +239,8 @@ def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Tran
 
 def in_onnx(folder: Path) -> Path | None:
     """The ONNX file that a Hugging Face folder is read from; None where it has safetensors, or neither."""
+    from . import onnx
+
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
@@ -309,6 +316,7 @@ def _adapter(
 
 def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
     from ..text.imported_tokenizers import from_gguf
+    from . import gguf
 
     held = gguf.read(file)
     model = build(file, held.theirs, held.tensors, dtype)
@@ -317,6 +325,7 @@ def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
 
 def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenizer]:
     from ..text.imported_tokenizers import from_shared
+    from . import ctranslate2
 
     pieces = next((f for p in (place, place.parent) if (f := p / "sentencepiece.model").is_file()), None)
     if pieces is None:
@@ -406,7 +415,7 @@ def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
     return run_folder.no_run(folder)
 
 
-def config_of(folder: Path, record: run_folder.Record, place: Path | None) -> Config:
+def config_of(folder: Path, record: Mapping[str, object], place: Path | None) -> Config:
     """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
     file = folder / run_folder.CONFIG
     try:

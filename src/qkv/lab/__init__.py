@@ -6,7 +6,8 @@ Read in this order: `report`, `scaling`, `complexity`, `memory`, `masks`, `dista
 An experiment is a file with four functions: `measure(**sizes)` gives plain numbers, `tables`, `shows` and `draw` tell
 them as tables, as a paragraph and as a figure. One that may take long first measures a small step of each of its parts,
 and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so
-that `qkv lab --help` needs no torch.
+that `qkv lab --help` needs no torch. Read `report` first, then `scaling`, the shortest; `mixers` has its models in
+`mixer_contest` and its paragraph in `mixer_summary`.
 
 >>> results = run("memory", model="gpt2", length=1024)
 >>> results["rows"][0]["kind"], results["rows"][0]["bytes"]
@@ -18,10 +19,13 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from ..i18n import Message, Problem, _, unknown
 
+Row = dict[str, Any]  # numbers and words, as JSON has them
+Results = dict[str, Any]  # all that an experiment measured: its sizes, its rows, and what belongs to all of them
 Progress = Callable[[float, float], None]  # seconds gone, as they were expected, and seconds expected in all
 
 
@@ -29,7 +33,7 @@ class Size(NamedTuple):
     """One option: its default, how far it may go, and what it means. A default that is a tuple takes several numbers."""
 
     name: str
-    default: Any
+    default: str | float | tuple[int, ...] | None
     least: float
     most: float
     means: Message
@@ -216,7 +220,7 @@ class Course:
         self.progress(sum(self.expected[:part]) + share * self.expected[part], sum(self.expected))
 
 
-def small_step(work: Callable[[], Any]) -> float:
+def small_step(work: Callable[[], object]) -> float:
     """Seconds that some work takes once it has been done before."""
     work()
     begun = time.perf_counter()
@@ -224,11 +228,11 @@ def small_step(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begun
 
 
-def run(name: str, progress: Progress = lambda done, total: None, **own: Any) -> dict[str, Any]:
+def run(name: str, progress: Progress = lambda done, total: None, **own: object) -> Results:
     """Measure one experiment with these sizes (the others as they stand above); gives plain numbers."""
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
-    sizes = {size.name: size.default for size in EXPERIMENTS[name].sizes}
+    sizes: Row = {size.name: size.default for size in EXPERIMENTS[name].sizes}
     if strange := sorted(own.keys() - sizes):
         raise unknown(f"size of {name}", strange[0], sizes)
     for size in EXPERIMENTS[name].sizes:
@@ -238,12 +242,23 @@ def run(name: str, progress: Progress = lambda done, total: None, **own: Any) ->
     return {"experiment": name, "sizes": {key: value for key, value in sizes.items() if value is not None}, **results}
 
 
-def experiment(name: str) -> Any:
+class ExperimentModule(Protocol):
+    """The four functions of an experiment's file."""
+
+    def measure(self, *, progress: Progress, **sizes: Any) -> Results: ...
+    def tables(self, results: Results) -> Sequence[object]: ...
+    def shows(self, results: Results) -> str: ...
+    def draw(self, results: Results, path: str | Path | None = None) -> object: ...
+
+
+def experiment(name: str) -> ExperimentModule:
     """The file of that experiment."""
-    return importlib.import_module(f"{__name__}.{name}")
+    module: Any = importlib.import_module(f"{__name__}.{name}")
+    found: ExperimentModule = module
+    return found
 
 
-def checked(size: Size, value: Any) -> Any:
+def checked(size: Size, value: object) -> str | float | tuple[float, ...]:
     """The value in the form its size wants, or the problem it has.
 
     >>> checked(Size("n", (1, 2), 1, 9, Message("")), "3,5")
@@ -252,8 +267,8 @@ def checked(size: Size, value: Any) -> Any:
     if isinstance(size.default, str):
         return str(value)
     several = isinstance(size.default, tuple)
-    kind: Any = float if isinstance(size.default, float) else int
-    given = value if isinstance(value, list | tuple) else str(value).split(",") if several else [value]
+    kind: type[float] | type[int] = float if isinstance(size.default, float) else int
+    given: Any = value if isinstance(value, list | tuple) else str(value).split(",") if several else [value]
     try:
         numbers = [kind(part) for part in given]
     except ValueError:

@@ -11,17 +11,19 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest import mock
 
-from ..i18n import Notice, Problem, _, paragraph, say
-from . import Course, Progress, report, small_step
+from ..i18n import Notice, Problem, _, say
+from . import Course, Progress, Results, Row, report, small_step
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
 KINDS = ("plain", "fused", "windowed")
 FIRST = 1024  # n, at most, of the small step by which the others are expected
@@ -55,7 +57,7 @@ def measure(
     compile: int,
     seed: int,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Results:
     """Time and peak memory of each kind at each n, their laws, and the training step."""
     if len(lengths) < FITTED:
         raise Problem("{n} lengths are too few to fit a law: give {least} or more", n=len(lengths), least=FITTED)
@@ -71,9 +73,9 @@ def measure(
     from ..attention import masks
     from ..attention.dispatch import attend
 
-    def work(n: int) -> dict[str, Callable[[], Any]]:
+    def work(n: int) -> dict[str, Callable[[], object]]:
         q, k, v = (torch.randn(1, heads, n, width) for _ in range(3))
-        made: dict[str, Callable[[], Any]] = {
+        made: dict[str, Callable[[], object]] = {
             "plain": partial(attend, q, k, v, kernel="plain"),
             "fused": partial(attend, q, k, v),
             "windowed": partial(attend, q, k, v, masks.window(window)),
@@ -88,7 +90,7 @@ def measure(
         small = {kind: small_step(once) for kind, once in work(first).items()}
     course = Course(progress, [_expected(small, first, n, heads) for n in lengths] + _expected_training(context, seed))
     torch.manual_seed(seed)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for part, n in enumerate(lengths):
         made = work(n)
         with torch.no_grad():
@@ -110,7 +112,7 @@ def measure(
     }
 
 
-def law(rows: list[dict[str, Any]], to: int) -> dict[str, float]:
+def law(rows: list[Row], to: int) -> dict[str, float]:
     """The power laws of one kind's time and memory, by its longest texts, and what they give for n = `to`."""
     known = [row for row in rows if row["seconds"] is not None][-FITTED:]
     laws: dict[str, float] = {}
@@ -144,9 +146,9 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
 
     torch.manual_seed(seed)
     ids = torch.randint(VOCAB, (BATCH, context + 1))
-    model: Any = Transformer(Config(vocab=VOCAB, width=WIDTH, n_layer=LAYERS, n_head=HEADS, context=context))
-    model = torch.compile(model) if compiled else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    plain = Transformer(Config(vocab=VOCAB, width=WIDTH, n_layer=LAYERS, n_head=HEADS, context=context))
+    model = torch.compile(plain) if compiled else plain
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-3)
 
     def step() -> float:
         loss, count = summed_loss(model(ids[:, :-1]), ids[:, 1:])
@@ -158,10 +160,10 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
     return step
 
 
-def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[dict[str, Any]]:
+def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], None]) -> list[Row]:
     """That step by each road; the best of several."""
     from ..attention import heads
-    from ..train.run import compiler
+    from ..train.machine import compiler
 
     made = []
     # Models ask for the fastest kernel; here alone they are made to take the plain one.
@@ -190,134 +192,129 @@ def _training(context: int, seed: int, compiled: bool, tick: Callable[[int], Non
     return made
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+WHAT = {"seconds": _("time"), "bytes": _("memory")}
+CELLS = [(what, kind) for what in ("seconds", "bytes") for kind in KINDS]
+LENGTHS = (
+    Column("n"),
+    *(Column(f"{kind}.{what}", report.duration if what == "seconds" else report.amount) for what, kind in CELLS),
+)
+STEPS = (
+    Column(lambda row: say(CALLED[row["kind"]])),
+    Column("seconds", report.duration),
+    Column(lambda row: None if row["seconds"] is None else f"{row['plain'] / row['seconds']:.2f}×"),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """Measured and extrapolated; then the training step."""
+    sizes, laws = results["sizes"], results["laws"]
     by = {(row["n"], row["kind"]): row for row in results["rows"]}
-    names = [say(CALLED[kind]) for kind in KINDS]
-    header = ["n", *(f"{name} {say(what)}" for what in (_("time"), _("memory")) for name in names)]
-
-    def cell(row: dict[str, Any], what: str) -> str:
-        if row[what] is None:
-            return "—"
-        return report.duration(row[what]) if what == "seconds" else report.amount(row[what])
-
-    rows = [
-        [f"{n:,}", *(cell(by[n, kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
-        for n in results["sizes"]["lengths"]
-    ]
-    laws = results["laws"]
-    rows.append(
-        [
-            say("law ∝"),
-            *(f"n^{laws[kind][f'{what}_exponent']:.2f}" for what in ("seconds", "bytes") for kind in KINDS),
-        ]
+    rows: list[Row] = [{"n": f"{n:,}", **{kind: by[n, kind] for kind in KINDS}} for n in sizes["lengths"]]
+    measured = report.table(
+        say(
+            "One attention, forward, {heads} × {width} wide, window {window} (— : one matrix would be too large)",
+            **{name: sizes[name] for name in ("heads", "width", "window")},
+        ),
+        ["n", *(f"{say(CALLED[kind])} {say(WHAT[what])}" for what, kind in CELLS)],
+        LENGTHS,
+        [*rows, {"n": f"≈ {sizes['to']:,}", **laws}],
     )
-    rows.append(
-        [f"≈ {results['sizes']['to']:,}", *(cell(laws[kind], what) for what in ("seconds", "bytes") for kind in KINDS)]
-    )
-    sizes = results["sizes"]
-    title = say(
-        "One attention, forward, {heads} × {width} wide, window {window} (— : one matrix would be too large)",
-        **{name: sizes[name] for name in ("heads", "width", "window")},
-    )
-    base = results["steps"][0]["seconds"]
-    steps = [
-        [
-            say(CALLED[step["kind"]]),
-            "—" if step["seconds"] is None else report.duration(step["seconds"]),
-            "—" if step["seconds"] is None else f"{base / step['seconds']:.2f}×",
-        ]
-        for step in results["steps"]
-    ]
+    exponents = [say("law ∝"), *(f"n^{laws[kind][f'{what}_exponent']:.2f}" for what, kind in CELLS)]
     shape = dict(layers=LAYERS, width=WIDTH, heads=HEADS, batch=BATCH, context=sizes["context"])
     return [
-        report.Table(title, header, rows),
-        report.Table(
+        measured._replace(rows=[*measured.rows[:-1], exponents, measured.rows[-1]]),
+        report.table(
             say(
                 "One training step of a GPT: {layers} layers, width {width}, {heads} heads, {batch} × {context} tokens",
                 **shape,
             ),
             say("road|time|against plain").split("|"),
-            steps,
+            STEPS,
+            [{**step, "plain": results["steps"][0]["seconds"]} for step in results["steps"]],
         ),
     ]
 
 
-def shows(results: dict[str, Any]) -> str:
+SPEAKS = {
+    "law": _(
+        "{kind}: time grows as n^{time}, memory as n^{memory}; at n = {n} that makes about {seconds} and {bytes}."
+    ),
+    "matrix": _(
+        "One matrix of {n} × {n} weights has {entries} entries and takes {bytes} in float32, for one head of one layer."
+    ),
+    "saves": _(
+        "The fused kernel computes the same numbers without holding that matrix, in 1/{ratio} of the memory there."
+    ),
+    "saves little": _(
+        "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
+    ),
+    "step": _(
+        "A whole training step takes {plain} with plain attention and {fused} with the fused kernel ({ratio} "
+        "times as fast): attention is only a part of it."
+    ),
+    "not compiled": _("--compile measures a compiled step too."),
+    "compiled": _("Compiled, it takes {seconds} ({ratio} times as fast as fused), after {first} for the first step."),
+    "fits": _("The laws of time miss no measured point that they are fitted to by more than {off}."),
+    "doesn't fit": _(
+        "But the times don't lie on such laws (a measured point is off by {off}), so their exponents and what "
+        "they give for long texts say little: measure again on a quiet machine, or with longer texts."
+    ),
+    **WHY,
+}
+
+
+def shows(results: Results) -> str:
     """The laws, the matrix nobody can hold, and the training step."""
-    laws, sizes, matrix = results["laws"], results["sizes"], results["matrix"]
-    said = []
+    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+
+
+def _findings(results: Results) -> Iterator[tuple[str, Row]]:
+    """Yield the key of each sentence that the numbers call for, with what fills it."""
+    laws, matrix, n = results["laws"], results["matrix"], f"{results['sizes']['to']:,}"
     for kind in KINDS:
-        said.append(
-            say(
-                "{kind}: time grows as n^{time}, memory as n^{memory}; at n = {n} that makes about {seconds} and "
-                "{bytes}.",
+        yield (
+            "law",
+            dict(
                 kind=say(CALLED[kind]),
                 time=f"{laws[kind]['seconds_exponent']:.2f}",
                 memory=f"{laws[kind]['bytes_exponent']:.2f}",
-                n=f"{sizes['to']:,}",
+                n=n,
                 seconds=report.duration(laws[kind]["seconds"]),
                 bytes=report.amount(laws[kind]["bytes"]),
-            )
+            ),
         )
-    said.append(
-        say(
-            "One matrix of {n} × {n} weights has {entries} entries and takes {bytes} in float32, for one head of "
-            "one layer.",
-            n=f"{sizes['to']:,}",
-            entries=report.power_of_ten(matrix["entries"]),
-            bytes=report.amount(matrix["bytes"]),
-        )
-    )
+    yield "matrix", dict(n=n, entries=report.power_of_ten(matrix["entries"]), bytes=report.amount(matrix["bytes"]))
     ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
-    sentence = (
-        _("The fused kernel computes the same numbers without holding that matrix, in 1/{ratio} of the memory there.")
-        if ratio > 1.5
-        else _(
-            "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
-        )
-    )
-    said.append(say(sentence, ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"))
+    shown = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"
+    yield "saves" if ratio > 1.5 else "saves little", dict(ratio=shown)
     plain, fused, *compiled = results["steps"]
-    said.append(
-        say(
-            "A whole training step takes {plain} with plain attention and {fused} with the fused kernel ({ratio} "
-            "times as fast): attention is only a part of it.",
+    yield (
+        "step",
+        dict(
             plain=report.duration(plain["seconds"]),
             fused=report.duration(fused["seconds"]),
             ratio=f"{plain['seconds'] / fused['seconds']:.2f}",
-        )
+        ),
     )
     if not compiled:
-        said.append(say("--compile measures a compiled step too."))
+        yield "not compiled", {}
     for step in compiled:
         if step["seconds"] is None:
-            said.append(say(WHY[step["why"]], error=step.get("error", "")))
-            continue
-        said.append(
-            say(
-                "Compiled, it takes {seconds} ({ratio} times as fast as fused), after {first} for the first step.",
-                seconds=report.duration(step["seconds"]),
-                first=report.duration(step["first"]),
-                ratio=f"{fused['seconds'] / step['seconds']:.2f}",
+            yield step["why"], dict(error=step.get("error", ""))
+        else:
+            yield (
+                "compiled",
+                dict(
+                    seconds=report.duration(step["seconds"]),
+                    first=report.duration(step["first"]),
+                    ratio=f"{fused['seconds'] / step['seconds']:.2f}",
+                ),
             )
-        )
     worst = max(laws[kind]["seconds_off"] for kind in KINDS)
-    said.append(
-        say(
-            _("The laws of time miss no measured point that they are fitted to by more than {off}.")
-            if worst < LOOSE
-            else _(
-                "But the times don't lie on such laws (a measured point is off by {off}), so their exponents and what "
-                "they give for long texts say little: measure again on a quiet machine, or with longer texts."
-            ),
-            off=f"{worst:.0%}",
-        )
-    )
-    return paragraph([*said, *report.noise(results["busy"])])
+    yield "fits" if worst < LOOSE else "doesn't fit", dict(off=f"{worst:.0%}")
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Log-log: points that were measured, laws that carry on; and the steps as bars."""
     figure = report.canvas(1, 3, each=(4.1, 3.6))
     to = results["sizes"]["to"]
@@ -360,7 +357,7 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     return report.finish(figure, path)
 
 
-def _told(words: Callable[[float], str]) -> Any:
+def _told(words: Callable[[float], str]) -> FuncFormatter:
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda value, _: words(value))

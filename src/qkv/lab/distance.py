@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from ..attention import masks
 from ..attention.heads import MultiHeadAttention
 from ..i18n import Problem, _, paragraph, say
 from ..text.seeded_rng import dice
-from . import Course, Progress, report, small_step
+from . import Course, Progress, Results, Row, report, small_step
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ FIRST = {"lstm": _("The LSTM"), "attention": _("Attention")}
 THEN = {"lstm": _("the LSTM"), "attention": _("attention")}
 
 
-class Recurrent(nn.Module):
+class LSTMModel(nn.Module):
     """One LSTM layer: each step waits for the one before."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
@@ -54,7 +55,7 @@ class Recurrent(nn.Module):
         return self.head(self.lstm(self.embedding(ids))[0][:, -1])
 
 
-class Attentive(nn.Module):
+class AttentionModel(nn.Module):
     """One attention layer, causal: every position in one go."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
@@ -75,7 +76,7 @@ class Attentive(nn.Module):
         return weights[:, :, -1].mean(1)
 
 
-KINDS: dict[str, type[Recurrent] | type[Attentive]] = {"lstm": Recurrent, "attention": Attentive}
+KINDS: dict[str, type[LSTMModel] | type[AttentionModel]] = {"lstm": LSTMModel, "attention": AttentionModel}
 
 
 def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
@@ -101,7 +102,7 @@ def measure(
     batch: int,
     seed: int,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Results:
     """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
     if width % HEADS:
         raise Problem(
@@ -109,11 +110,11 @@ def measure(
             width=width,
             heads=HEADS,
         )
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     load = report.busy()
 
-    def fresh() -> dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]]:
-        made: dict[str, tuple[Recurrent | Attentive, torch.optim.Optimizer]] = {}
+    def fresh() -> dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]]:
+        made: dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]] = {}
         for kind, build in KINDS.items():
             torch.manual_seed(seed)
             model = build(symbols + NOISE + 1, width, symbols)
@@ -127,7 +128,7 @@ def measure(
     course = Course(progress, [small(gap) * steps for gap in gaps])
     for part, gap in enumerate(gaps):
         made = fresh()
-        runs: dict[str, dict[str, Any]] = {
+        runs: dict[str, Row] = {
             kind: {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in model.parameters())}
             for kind, (model, _optimizer) in made.items()
         }
@@ -154,7 +155,7 @@ def measure(
                     "losses": runs[kind]["losses"],
                 }
             )
-            if isinstance(model, Attentive):
+            if isinstance(model, AttentionModel):
                 rows[-1]["weight_on_the_word"] = float(model.looks(ids)[:, 0].mean())
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
 
@@ -168,24 +169,21 @@ def _step(model: nn.Module, mover: torch.optim.Optimizer, ids: Tensor, word: Ten
     return loss
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+COLUMNS = (
+    Column("lstm.gap"),
+    Column("lstm.accuracy", report.share),
+    Column("attention.accuracy", report.share),
+    Column("lstm.seconds_per_step", report.duration),
+    Column("attention.seconds_per_step", report.duration),
+    Column("lstm.chain"),
+    Column("attention.chain"),
+    Column("attention.weight_on_the_word", ".2f"),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """Both at every gap."""
-    rows = []
-    for lstm, attention in _pairs(results):
-        rows.append(
-            [
-                f"{lstm['gap']}",
-                report.share(lstm["accuracy"]),
-                report.share(attention["accuracy"]),
-                report.duration(lstm["seconds_per_step"]),
-                report.duration(attention["seconds_per_step"]),
-                f"{lstm['chain']}",
-                f"{attention['chain']}",
-                f"{attention['weight_on_the_word']:.2f}",
-            ]
-        )
-    first = results["rows"][:2]
-    sizes = results["sizes"]
+    first, sizes = results["rows"][:2], results["sizes"]
     title = say(
         "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm} weights, "
         "attention {attention}; chance {chance}",
@@ -195,24 +193,19 @@ def tables(results: dict[str, Any]) -> list[report.Table]:
         attention=f"{first[1]['parameters']:,}",
         chance=report.share(results["chance"]),
     )
-    return [
-        report.Table(
-            title,
-            say(
-                "gap|LSTM right|attention right|LSTM per step|attention per step|LSTM chain|attention chain|weight on "
-                "the word"
-            ).split("|"),
-            rows,
-        )
-    ]
+    header = say(
+        "gap|LSTM right|attention right|LSTM per step|attention per step|LSTM chain|attention chain|weight on the word"
+    ).split("|")
+    rows = [{"lstm": lstm, "attention": attention} for lstm, attention in _pairs(results)]
+    return [report.table(title, header, COLUMNS, rows)]
 
 
-def _pairs(results: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _pairs(results: Results) -> list[tuple[Row, Row]]:
     rows = results["rows"]
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def shows(results: dict[str, Any]) -> str:
+def shows(results: Results) -> str:
     """How far each remembered, and what a step took."""
     said = []
     for kind in KINDS:
@@ -271,7 +264,7 @@ def shows(results: dict[str, Any]) -> str:
     return paragraph([*said, *report.noise(results["busy"])])
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Recall, time per step, and how the loss fell at the longest gap."""
     figure = report.canvas(1, 3, each=(3.9, 3.3))
     gaps = results["sizes"]["gaps"]

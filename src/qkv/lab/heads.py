@@ -8,17 +8,17 @@ that follows an earlier occurrence (induction). Lengths vary, so a fixed distanc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..draw import figure_canvas
-from ..i18n import Problem, _, all_of, paragraph, say
+from ..i18n import Problem, _, all_of, say
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
@@ -28,7 +28,8 @@ from ..tracing.study.patterns import CALLED
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
-from . import Course, Progress, report
+from . import Course, Progress, Results, Row, report
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,7 @@ def measure(
     batch: int,
     seed: int,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Results:
     """Train one model per number of heads on the same batches, then name what each head does."""
     wrong = [count for count in heads if width % (2 * count)]
     if wrong:
@@ -88,7 +89,7 @@ def _train(
     batch: int,
     seed: int,
     tell: Callable[[float], None],
-) -> dict[str, Any]:
+) -> Row:
     torch.manual_seed(seed)
     config = Config(
         vocab=symbols + SYMBOLS,
@@ -140,7 +141,7 @@ def _right(model: Transformer, x: Tensor, y: Tensor) -> float:
     return float((answers[counted] == y[counted]).float().mean())
 
 
-def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> dict[str, Any]:
+def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> Row:
     """What the heads do on one unseen sequence: names counted, and of each kind that matters the strongest head."""
     from ..tracing.record.recorder import trace
     from ..tracing.study.patterns import patterns
@@ -171,62 +172,76 @@ def _distinct(seed: int, length: int, symbols: int) -> list[int]:
     return [1, *(SYMBOLS + np.concatenate([row, row])).tolist()]
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+def _score(kind: str, row: Row) -> float | None:
+    best = row["patterns"]["best"].get(kind)
+    return None if best is None else best["score"]
+
+
+COLUMNS = (
+    Column(lambda row: f"{row['heads']} × {row['head_width']}"),
+    Column("accuracy", report.share),
+    Column("reached"),
+    Column("seconds_per_step", report.duration),
+    *(Column(partial(_score, kind), ".2f") for kind in SHOWN),
+    Column(lambda row: _names(row["patterns"]["names"])),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """A row per number of heads."""
-    rows = []
-    for row in results["rows"]:
-        best = row["patterns"]["best"]
-        names = sorted(row["patterns"]["names"].items(), key=lambda item: -item[1])
-        rows.append(
-            [
-                f"{row['heads']} × {row['head_width']}",
-                report.share(row["accuracy"]),
-                "—" if row["reached"] is None else str(row["reached"]),
-                report.duration(row["seconds_per_step"]),
-                *(f"{best[kind]['score']:.2f}" if kind in best else "—" for kind in SHOWN),
-                say(", ").join(f"{say(CALLED[name])} {count}" for name, count in names[:3]),
-            ]
-        )
     sizes = results["sizes"]
     title = say(
         "The repeat task: {layers} layers, width {width}, {steps} steps, sequences of up to {length} of "
         "{symbols} symbols",
         **{name: sizes[name] for name in ("layers", "width", "steps", "length", "symbols")},
     )
-    return [
-        report.Table(
-            title,
-            say(
-                "heads × width|right|{good} at step|time per step|induction|previous token|what the heads do",
-                good=f"{GOOD:.0%}",
-            ).split("|"),
-            rows,
-            words=(0, 6),
-        )
-    ]
+    header = say(
+        "heads × width|right|{good} at step|time per step|induction|previous token|what the heads do",
+        good=f"{GOOD:.0%}",
+    ).split("|")
+    return [report.table(title, header, COLUMNS, results["rows"], words=(0, 6))]
 
 
-def shows(results: dict[str, Any]) -> str:
+def _names(counts: dict[str, int]) -> str:
+    """Return what most heads do, with how many do."""
+    most = sorted(counts.items(), key=lambda item: -item[1])[:3]
+    return say(", ").join(f"{say(CALLED[name])} {count}" for name, count in most)
+
+
+SPEAKS = {
+    "one": _("{heads}: {accuracy} said right."),
+    "several": _(
+        "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best} of "
+        "width {best_width} did best ({high} right), {worst} of width {worst_width} worst ({low}; chance is "
+        "{chance})."
+    ),
+    "more helped": _("Here more heads helped: {heads} heads, of width {width} each, came out best."),
+    "fewer helped": _(
+        "More heads were not better here. {heads} of them are only {width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
+    ),
+    "reached": _("First to say {good} right: {heads}, at step {step}."),
+    "not reached": _("No model said {good} right within {steps} steps: give it more --steps."),
+    "kinds": _("What the heads of the best ({heads}) do: {found}."),
+    "kind": _("{kind}, strongest in {place} (layer.head) with {score} of its weight (even: {even})"),
+}
+
+
+def shows(results: Results) -> str:
     """Who learned it, who was first, and what the heads became."""
+    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+
+
+def _findings(results: Results) -> Iterator[tuple[str, Row]]:
+    """Yield the key of each sentence that the numbers call for, with what fills it."""
     rows = results["rows"]
-    counts = [row["parameters"] for row in rows]
-    best = max(rows, key=lambda row: row["accuracy"])
-    worst = min(rows, key=lambda row: row["accuracy"])
-    said = []
+    best, worst = (choose(rows, key=lambda row: row["accuracy"]) for choose in (max, min))
     if len(rows) == 1:
-        said.append(
-            say(
-                "{heads}: {accuracy} said right.",
-                heads=report.heads(best["heads"]),
-                accuracy=report.share(best["accuracy"]),
-            )
-        )
+        yield "one", dict(heads=report.heads(best["heads"]), accuracy=report.share(best["accuracy"]))
     else:
-        said.append(
-            say(
-                "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best} of "
-                "width {best_width} did best ({high} right), {worst} of width {worst_width} worst ({low}; chance is "
-                "{chance}).",
+        counts = [row["parameters"] for row in rows]
+        yield (
+            "several",
+            dict(
                 best=report.heads(best["heads"]),
                 best_width=best["head_width"],
                 high=report.share(best["accuracy"]),
@@ -235,57 +250,31 @@ def shows(results: dict[str, Any]) -> str:
                 low=report.share(worst["accuracy"]),
                 chance=report.share(results["chance"]),
                 params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
-            )
+            ),
         )
-        many = rows[-1]
-        sentence = (
-            _("Here more heads helped: {heads} heads, of width {width} each, came out best.")
-            if many is best
-            else _(
-                "More heads were not better here. {heads} of them are only {width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
-            )
-        )
-        said.append(say(sentence, width=many["head_width"], heads=many["heads"]))
-    reached = [row for row in rows if row["reached"] is not None]
+        key = "more helped" if rows[-1] is best else "fewer helped"
+        yield key, dict(width=rows[-1]["head_width"], heads=rows[-1]["heads"])
+    good, reached = f"{GOOD:.0%}", [row for row in rows if row["reached"] is not None]
     if reached:
         first = min(reached, key=lambda row: row["reached"])
-        said.append(
-            say(
-                "First to say {good} right: {heads}, at step {step}.",
-                good=f"{GOOD:.0%}",
-                heads=report.heads(first["heads"]),
-                step=first["reached"],
-            )
-        )
+        yield "reached", dict(good=good, heads=report.heads(first["heads"]), step=first["reached"])
     else:
-        said.append(
-            say(
-                "No model said {good} right within {steps} steps: give it more --steps.",
-                good=f"{GOOD:.0%}",
-                steps=results["sizes"]["steps"],
-            )
+        yield "not reached", dict(good=good, steps=results["sizes"]["steps"])
+    kinds = [
+        say(
+            SPEAKS["kind"],
+            kind=say(CALLED[kind]),
+            place=f"{one['layer']}.{one['head']}",
+            score=f"{one['score']:.2f}",
+            even=f"{one['even']:.2f}",
         )
-    if kinds := best["patterns"]["best"]:
-        said.append(
-            say(
-                "What the heads of the best ({heads}) do: {found}.",
-                heads=report.heads(best["heads"]),
-                found=say("; ").join(
-                    say(
-                        "{kind}, strongest in {place} (layer.head) with {score} of its weight (even: {even})",
-                        kind=say(CALLED[kind]),
-                        place=f"{one['layer']}.{one['head']}",
-                        score=f"{one['score']:.2f}",
-                        even=f"{one['even']:.2f}",
-                    )
-                    for kind, one in kinds.items()
-                ),
-            )
-        )
-    return paragraph([*said, *report.noise(results["busy"])])
+        for kind, one in best["patterns"]["best"].items()
+    ]
+    if kinds:
+        yield "kinds", dict(heads=report.heads(best["heads"]), found=say("; ").join(kinds))
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """How each learned; below it, for each, its strongest induction head and its strongest previous-token head."""
     rows = results["rows"]
     across = max(len(rows), 2)
@@ -323,7 +312,7 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     return report.finish(figure, path)
 
 
-def _ramp(count: int) -> list[Any]:
+def _ramp(count: int) -> list[tuple[float, float, float, float]]:
     from matplotlib import colormaps
 
     return [colormaps["viridis"](0.9 * at / max(count - 1, 1)) for at in range(count)]

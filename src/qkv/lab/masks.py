@@ -9,7 +9,7 @@ counted which rows of the output move.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from ..attention.dispatch import Call, attend
 from ..draw import figure_canvas
 from ..i18n import Problem, _, paragraph, say
 from ..text.seeded_rng import dice
-from . import Progress, report
+from . import Progress, Results, Row, report
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ WHERE = {
 }
 
 
-def measure(*, text: str, source: str, width: int, seed: int, progress: Progress) -> dict[str, Any]:
+def measure(*, text: str, source: str, width: int, seed: int, progress: Progress) -> Results:
     """For each kind: its tokens, its mask, its weights, and what a change of the last key moves."""
     if bool(text.strip()) != bool(source.strip()):
         raise Problem(
@@ -53,7 +54,7 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
     return {"rows": rows, "model": made["model"]}
 
 
-def _real() -> dict[str, Any]:
+def _real() -> Row:
     """A translator that was trained by others, from the trace that comes with qkv."""
     from ..tracing.views.traces import Trace
 
@@ -66,7 +67,7 @@ def _real() -> dict[str, Any]:
     return {"calls": calls, "names": names, "model": trace.model}
 
 
-def _own(text: list[str], source: list[str], width: int, seed: int) -> dict[str, Any]:
+def _own(text: list[str], source: list[str], width: int, seed: int) -> Row:
     """One's own words: a random vector each (the same word the same one), random projections of it."""
     for words in (text, source):
         if len(words) > MOST:
@@ -95,7 +96,7 @@ def _own(text: list[str], source: list[str], width: int, seed: int) -> dict[str,
 
 
 @torch.no_grad()
-def _looked(call: Call) -> dict[str, Any]:
+def _looked(call: Call) -> Row:
     q, k, v = (part[:1].double() for part in (call.q, call.k, call.v))
     output, weights = attend(q, k, v, call.mask, scale=call.scale, weights=True)
     allowed = call.allowed()[0, 0].expand(q.shape[2], k.shape[2])
@@ -123,41 +124,35 @@ def _looked(call: Call) -> dict[str, Any]:
     }
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+PLACES = (
+    Column(lambda row: say(CALLED[row["kind"]])),
+    Column(lambda row: say(WHERE[row["kind"]][0])),
+    Column(lambda row: say(WHERE[row["kind"]][1])),
+    Column(lambda row: say(WHERE[row["kind"]][2])),
+)
+NUMBERS = (
+    Column(lambda row: say(CALLED[row["kind"]])),
+    Column(lambda row: f"{len(row['queries'])} × {len(row['keys'])}"),
+    Column(lambda row: f"{row['pairs']} / {len(row['queries']) * len(row['keys'])}"),
+    Column(lambda row: f"{row['row_sums'][0]:.6g} … {row['row_sums'][1]:.6g}"),
+    Column("hidden_weight", "g"),
+    Column(lambda row: f"{row['moved']} / {len(row['queries'])}"),
+    Column(lambda row: _pair(row)),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """Where they come from and who uses them; then the numbers."""
+    title = say("Where Q and K, V come from, and who uses it")
+    header = say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest")
     rows = results["rows"]
-    where = [[say(CALLED[row["kind"]]), *(say(text) for text in WHERE[row["kind"]])] for row in rows]
-    numbers = [
-        [
-            say(CALLED[row["kind"]]),
-            f"{len(row['queries'])} × {len(row['keys'])}",
-            f"{row['pairs']} / {len(row['queries']) * len(row['keys'])}",
-            f"{row['row_sums'][0]:.6g} … {row['row_sums'][1]:.6g}",
-            f"{row['hidden_weight']:g}",
-            f"{row['moved']} / {len(row['queries'])}",
-            _pair(row),
-        ]
-        for row in rows
-    ]
     return [
-        report.Table(
-            say("Where Q and K, V come from, and who uses it"),
-            say("kind|Q from|K, V from|used by").split("|"),
-            where,
-            words=(0, 1, 2, 3),
-        ),
-        report.Table(
-            _title(results),
-            say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest").split(
-                "|"
-            ),
-            numbers,
-            words=(0, 6),
-        ),
+        report.table(title, say("kind|Q from|K, V from|used by").split("|"), PLACES, rows, words=(0, 1, 2, 3)),
+        report.table(_title(results), header.split("|"), NUMBERS, rows, words=(0, 6)),
     ]
 
 
-def _title(results: dict[str, Any]) -> str:
+def _title(results: Results) -> str:
     if results["model"] is None:
         return say(
             "Your own words, random vectors of width {width}, seed {seed}",
@@ -168,12 +163,12 @@ def _title(results: dict[str, Any]) -> str:
     return say("Measured in {model} (layer.head: {heads})", model=results["model"], heads=heads)
 
 
-def _pair(row: dict[str, Any]) -> str:
+def _pair(row: Row) -> str:
     i, j, weight = row["strongest"]
     return f"{row['queries'][i]} → {row['keys'][j]} {weight:.2f}"
 
 
-def shows(results: dict[str, Any]) -> str:
+def shows(results: Results) -> str:
     """What was the same in all three, and what the masks did."""
     own, causal, cross = results["rows"]
     said = [say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")]
@@ -221,7 +216,7 @@ def shows(results: dict[str, Any]) -> str:
     return paragraph(said)
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Above the masks, below them the attention that each allows."""
     rows = results["rows"]
     words = [word for row in rows for word in (*row["queries"], *row["keys"])]

@@ -8,19 +8,21 @@ in the tensors of a real cache of this shape (made without memory, so that any s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..i18n import Problem, _, paragraph, say, unknown
 from ..model.config import Config
 from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
-from . import Progress, report
+from . import Progress, Results, Row, report
+from .report import Column
 
 if TYPE_CHECKING:
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
-class Shape(NamedTuple):
+class CacheShape(NamedTuple):
     """What a cache's size depends on; `rank` is 0 where a model has no latent attention."""
 
     layers: int
@@ -32,21 +34,21 @@ class Shape(NamedTuple):
 
 
 # As published in each model's own configuration.
-SHAPES: dict[str, Shape] = {
-    "gpt2": Shape(12, 12, 12, 64),
-    "smollm2": Shape(30, 9, 3, 64),
-    "llama-2-7b": Shape(32, 32, 32, 128),
-    "llama-3-8b": Shape(32, 32, 8, 128),
-    "llama-3-70b": Shape(80, 64, 8, 128),
-    "qwen2.5-7b": Shape(28, 28, 4, 128),
-    "deepseek-v3": Shape(61, 128, 128, 128, 512, 64),
+SHAPES: dict[str, CacheShape] = {
+    "gpt2": CacheShape(12, 12, 12, 64),
+    "smollm2": CacheShape(30, 9, 3, 64),
+    "llama-2-7b": CacheShape(32, 32, 32, 128),
+    "llama-3-8b": CacheShape(32, 32, 8, 128),
+    "llama-3-70b": CacheShape(80, 64, 8, 128),
+    "qwen2.5-7b": CacheShape(28, 28, 4, 128),
+    "deepseek-v3": CacheShape(61, 128, 128, 128, 512, 64),
 }
 KINDS = ("MHA", "GQA", "MQA", "MLA")
 
 
 def measure(
     *, model: str, length: int, batch: int, bytes: int, room: float, progress: Progress, **own: int | None
-) -> dict[str, Any]:
+) -> Results:
     """Bytes of each kind of cache, for the model's shape with one's own sizes put in."""
     shape = shape_of(model)
     shape = shape._replace(**{name: value for name, value in own.items() if value is not None})
@@ -87,7 +89,7 @@ def measure(
     return {"model": model, "shape": shown, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
 
 
-def shape_of(name: str) -> Shape:
+def shape_of(name: str) -> CacheShape:
     """By name, or read from a model on the disk."""
     if name in SHAPES:
         return SHAPES[name]
@@ -126,9 +128,9 @@ def _layers(config: Config) -> int:
     return sum(word not in STATES for word in config.mixers[: config.layers[1]])
 
 
-def _read(config: Config) -> Shape:
+def _read(config: Config) -> CacheShape:
     width = config.head_width or config.width // config.n_head
-    shape = Shape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
+    shape = CacheShape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
     if "latent" in config.mixers:
         shape = shape._replace(rank=config.rank or max(config.width // 4, 8))
         shape = shape._replace(rope_width=config.rope_width or max(width // 2 // 2 * 2, 2))
@@ -151,7 +153,7 @@ def tensor_bytes(
 
     from ..attention.cache import KVCache
 
-    like: dict[str, Any] = {"dtype": getattr(torch, DTYPES[each]), "device": "meta"}
+    like: Row = {"dtype": getattr(torch, DTYPES[each]), "device": "meta"}
     if kind == "MLA":
         cache = KVCache(batch, 1, length, rank + rope, value_width=0, **like)  # as LatentAttention.new_cache makes it
     else:
@@ -159,27 +161,25 @@ def tensor_bytes(
     return layers * sum(part.numel() * part.element_size() for part in (cache.k, cache.v))
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+COLUMNS = (
+    Column(lambda row: row["kind"] + (" ◂" if row["own"] else "")),
+    Column("kv_heads"),
+    Column("numbers", ","),
+    Column("bytes_per_token", report.amount),
+    Column("bytes", report.amount),
+    Column(lambda row: f"1/{row['mha'] / row['bytes']:.3g}"),
+    Column("fits", ","),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """One row per kind; the model's own is marked."""
-    shape, sizes = results["shape"], results["sizes"]
-    mha = results["rows"][0]["bytes"]
-    rows = [
-        [
-            row["kind"] + (" ◂" if row["own"] else ""),
-            "—" if row["kv_heads"] is None else str(row["kv_heads"]),
-            f"{row['numbers']:,}",
-            report.amount(row["bytes_per_token"]),
-            report.amount(row["bytes"]),
-            f"1/{mha / row['bytes']:.3g}",
-            f"{row['fits']:,}",
-        ]
-        for row in results["rows"]
-    ]
+    sizes = results["sizes"]
     title = say(
         "KV cache of {model}: {layers} layers, {heads} heads × {head_width} ({kv_heads} of keys and values), "
         "latent {rank} + {rope_width}; {batch} × {length} tokens, {each} (◂ its own kind)",
         model=results["model"],
-        **shape,
+        **results["shape"],
         length=f"{sizes['length']:,}",
         batch=f"{sizes['batch']:,}",
         each=DTYPES[sizes["bytes"]],
@@ -188,10 +188,11 @@ def tables(results: dict[str, Any]) -> list[report.Table]:
         "kind|kv heads|numbers per token and layer|per token|in all|of MHA|tokens in {room} GB",
         room=f"{sizes['room']:g}",
     ).split("|")
-    return [report.Table(title, header, rows)]
+    mha = results["rows"][0]["bytes"]
+    return [report.table(title, header, COLUMNS, [{**row, "mha": mha} for row in results["rows"]])]
 
 
-def shows(results: dict[str, Any]) -> str:
+def shows(results: Results) -> str:
     """How the four compare, and what the model itself keeps."""
     by_kind = {row["kind"]: row for row in results["rows"]}
     own = next(row for row in results["rows"] if row["own"])
@@ -233,7 +234,7 @@ def shows(results: dict[str, Any]) -> str:
     return paragraph(said)
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Bytes as bars, and how they grow with the text against the room there is."""
     figure = report.canvas(1, 2, each=(4.6, 3.4), words=[results["model"]])
     sizes, rows = results["sizes"], results["rows"]
@@ -262,7 +263,7 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     return report.finish(figure, path)
 
 
-def _in_bytes(axis: Any) -> None:
+def _in_bytes(axis: Axis) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from ..text.seeded_rng import dice
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
+from . import Row
 
 KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
 HEADS = 4
@@ -36,7 +37,7 @@ ANSWERS = 1024  # that a share of right ones is counted in
 LOOKS = 10  # at the held-out text while a model learns
 
 
-class Shape(NamedTuple):
+class ContestShape(NamedTuple):
     """What the six have in common."""
 
     width: int
@@ -48,7 +49,7 @@ class Shape(NamedTuple):
         """The model of this kind that has as many weights as the others, as near as its feed-forward can bring it.
 
         >>> from ..model.describe import parts
-        >>> shape = Shape(width=64, layers=2, window=31, state=8)
+        >>> shape = ContestShape(width=64, layers=2, window=31, state=8)
         >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
         [90496, 90608, 90312]
         """
@@ -61,14 +62,14 @@ class Shape(NamedTuple):
         return self._config(kind, vocab, context, max(1 + round((wanted - one) / (two - one)), 1))
 
     def _config(self, kind: str, vocab: int, context: int, hidden: int) -> Config:
-        own: dict[str, Any] = {"mixer": kind}
+        own: Row = {"mixer": kind}
         if kind in ("attention", "window"):
             own = {"mixer": "attention", "qk_norm": "rms", "window": self.window if kind == "window" else None}
         elif kind == "hybrid":
             own = {"mixer": f"mamba2×{self.layers - 1} attention", "qk_norm": "rms", "state_width": self.state}
         else:
             own["state_width"] = self.state
-        sizes: dict[str, Any] = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
+        sizes: Row = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
         return Config(**sizes, context=context, tied=False, init="zero-out", **own)
 
 
@@ -78,7 +79,7 @@ def _count(config: Config) -> int:
         return Transformer(config).count()
 
 
-class Task(Protocol):
+class ContestTask(Protocol):
     """What is learned: rows for a step, and how well it is known."""
 
     vocab: int
@@ -180,7 +181,7 @@ def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[T
 class Learning:
     """One model that learns one task: `rate` is Muon's for the matrices of its blocks, AdamW's for the rest is half of it."""
 
-    def __init__(self, config: Config, task: Task, rate: float, steps: int, seed: int) -> None:
+    def __init__(self, config: Config, task: ContestTask, rate: float, steps: int, seed: int) -> None:
         torch.manual_seed(seed)
         self.model, self.task, self.steps, self.seed = Transformer(config), task, steps, seed
         self.settings = Settings(steps=steps, seed=seed, lr=rate, adam_lr=rate / 2)
@@ -201,11 +202,11 @@ class Learning:
         self.seconds += time.perf_counter() - begun
         self.done, self.tokens = self.done + 1, self.tokens + x.numel()
 
-    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[dict[str, Any]]:
+    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[Row]:
         """All steps; how well the task is known at each look, with the tokens read and the seconds of the steps so far."""
         return list(self._looks(tell))
 
-    def _looks(self, tell: Callable[[float], None]) -> Iterator[dict[str, Any]]:
+    def _looks(self, tell: Callable[[float], None]) -> Iterator[Row]:
         at = {max(round(self.steps * (look + 1) / self.task.looks), 1) for look in range(self.task.looks)}
         for step in range(1, self.steps + 1):
             self.step()

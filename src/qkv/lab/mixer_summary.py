@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
-from ..i18n import _, all_of, paragraph, say
-from . import report
+from ..i18n import Listed, _, all_of, paragraph, say
+from . import Results, Row, report
 from .mixer_contest import KINDS
 
 GOOD = 0.9  # share of right answers from which on so many pairs count as recalled
@@ -25,25 +24,25 @@ CALLED = {
 }
 
 
-def by_kind(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def by_kind(rows: list[Row]) -> dict[str, list[Row]]:
     return {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
 
 
-def losses_of(results: dict[str, Any]) -> dict[str, list[float]]:
+def losses_of(results: Results) -> dict[str, list[float]]:
     """The last loss of every seed."""
     return {
         kind: [row["looks"][-1]["score"][0] for row in rows] for kind, rows in by_kind(results["text"]["rows"]).items()
     }
 
 
-def in_time_of(results: dict[str, Any]) -> tuple[float, dict[str, float]]:
+def in_time_of(results: Results) -> tuple[float, dict[str, float]]:
     """The seconds that the quickest needed for all its steps, and the mean loss of each after as many."""
     by = by_kind(results["text"]["rows"])
     room = min(fmean(row["looks"][-1]["seconds"] for row in rows) for rows in by.values())
     return room, {kind: fmean(at_time(row["looks"], room) for row in rows) for kind, rows in by.items()}
 
 
-def at_time(looks: list[dict[str, Any]], seconds: float) -> float:
+def at_time(looks: list[Row], seconds: float) -> float:
     """The loss after so many seconds, on a straight line between two looks; before the first, that of the first.
 
     >>> at_time([{"seconds": 1.0, "score": [3.0]}, {"seconds": 3.0, "score": [2.0]}], 2.0)
@@ -52,7 +51,7 @@ def at_time(looks: list[dict[str, Any]], seconds: float) -> float:
     return float(np.interp(seconds, [look["seconds"] for look in looks], [look["score"][0] for look in looks]))
 
 
-def recalled(results: dict[str, Any]) -> dict[str, list[list[float]]]:
+def recalled(results: Results) -> dict[str, list[list[float]]]:
     """For each kind and number of pairs, the share of right answers of every seed."""
     return {
         kind: [list(shares) for shares in zip(*(row["looks"][-1]["score"] for row in rows), strict=True)]
@@ -70,11 +69,11 @@ def spread(values: list[float], digits: int = 3) -> str:
     return f"{fmean(values):.{digits}f}" + (f" ±{half:.{digits}f}" if len(values) > 1 else "")
 
 
-def memory(row: dict[str, Any]) -> int:
+def memory(row: Row) -> int:
     return row["kept"] + row["worked"]
 
 
-def shows(results: dict[str, Any]) -> str:
+def shows(results: Results) -> str:
     """What was measured, whichever way it came out."""
     said = [_says_sizes(results)]
     if not results["text"]["rows"]:
@@ -90,7 +89,7 @@ def shows(results: dict[str, Any]) -> str:
     return paragraph([*said, *report.noise(results["busy"])])
 
 
-def _says_sizes(results: dict[str, Any]) -> str:
+def _says_sizes(results: Results) -> str:
     counts = [[model["parameters"][task] for model in results["models"]] for task in results["sweep"]]
     off = max(max(of) / min(of) - 1 for of in counts)
     edges = [
@@ -126,7 +125,7 @@ def _says_sizes(results: dict[str, Any]) -> str:
     return paragraph(sentences)
 
 
-def _named(kinds: list[str]) -> Any:
+def _named(kinds: list[str]) -> Listed:
     return all_of(say(CALLED[kind]) for kind in kinds)
 
 
@@ -134,7 +133,7 @@ def _joined(sentences: Iterable[str]) -> str:
     return say("; ").join(sentences)
 
 
-def _says_text(results: dict[str, Any]) -> list[str]:
+def _says_text(results: Results) -> list[str]:
     losses, (room, in_time) = losses_of(results), in_time_of(results)
     order = sorted(KINDS, key=lambda kind: fmean(losses[kind]))
     best, last = order[0], order[-1]
@@ -181,7 +180,7 @@ def _says_text(results: dict[str, Any]) -> list[str]:
     return said
 
 
-def _says_recall(results: dict[str, Any]) -> list[str]:
+def _says_recall(results: Results) -> list[str]:
     pairs, means = results["sizes"]["pairs"], {k: [fmean(s) for s in v] for k, v in recalled(results).items()}
     reach = {kind: _reach(pairs, shares) for kind, shares in means.items()}
     good = report.share(GOOD)
@@ -251,7 +250,7 @@ def _reach(pairs: tuple[int, ...], shares: list[float]) -> int:
     return reach
 
 
-def _says_cost(results: dict[str, Any]) -> list[str]:
+def _says_cost(results: Results) -> list[str]:
     lengths = results["sizes"]["lengths"]
     first, last = lengths[0], lengths[-1]
     cost = {(row["kind"], row["n"]): row for row in results["cost"]}

@@ -8,11 +8,12 @@ size, so that a new token always costs the same, and that is also why it can hol
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,9 +25,10 @@ from ..i18n import Notice, Problem, _, say
 from ..library import store
 from ..model.transformer import ModelCache, Transformer
 from ..train.threads import threads, threads_for
-from . import Course, Progress, report, small_step
-from .mixer_contest import HEADS, KINDS, TOKENS, Learning, NextCharacter, Recall, Shape, Task
+from . import Course, Progress, Results, Row, report, small_step
+from .mixer_contest import HEADS, KINDS, TOKENS, ContestShape, ContestTask, Learning, NextCharacter, Recall
 from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +82,7 @@ def measure(
     tune: int,
     seed: int,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Results:
     """Train all six on both tasks with every seed; then one more token after contexts of these lengths."""
     if width % (2 * HEADS):
         raise Problem(
@@ -88,8 +90,8 @@ def measure(
             width=width,
             heads=HEADS,
         )
-    shape, load = Shape(width, layers, window, state), report.busy()
-    tasks: dict[str, Task] = {"recall": Recall(pairs, recall_steps)}
+    shape, load = ContestShape(width, layers, window, state), report.busy()
+    tasks: dict[str, ContestTask] = {"recall": Recall(pairs, recall_steps)}
     if (source := _source(text)) is not None:
         tasks = {"text": NextCharacter(source, CONTEXT), **tasks}
     total = {"text": steps, "recall": recall_steps}
@@ -97,15 +99,9 @@ def measure(
     models = {name: {kind: Transformer(config) for kind, config in of.items()} for name, of in configs.items()}
     counts = {name: {kind: model.count() for kind, model in of.items()} for name, of in models.items()}
     with threads(threads_for(max(counts["recall"].values()), TOKENS)):
-        plan = [
-            (name, kind, own, rate)
-            for name in tasks
-            for own, rate in [
-                *(((seed + OTHER) % LAST, rate) for rate in RATES if tune),
-                *(((seed + i) % LAST, None) for i in range(seeds)),
-            ]
-            for kind in KINDS
-        ]
+        sweeps = [((seed + OTHER) % LAST, rate) for rate in RATES if tune]
+        runs = [*sweeps, *(((seed + i) % LAST, None) for i in range(seeds))]  # those without a rate have the best one
+        plan = [(name, kind, own, rate) for name in tasks for own, rate in runs for kind in KINDS]
 
         def learning(name: str, kind: str, own: int, rate: float) -> Learning:
             return Learning(configs[name][kind], tasks[name], rate, total[name], own)
@@ -115,7 +111,7 @@ def measure(
         course = Course(progress, [*expected, *(_expected(n, layers) for n in lengths)])
         sweep = {name: dict(rows) for name, rows in SWEEP.items()}
         tried: dict[tuple[str, str], list[float]] = {}
-        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in tasks}
+        rows: dict[str, list[Row]] = {name: [] for name in tasks}
         for part, (name, kind, own, rate) in enumerate(plan):
             if rate is None and (name, kind) in tried:
                 sweep[name][kind] = tuple(tried[name, kind])
@@ -127,16 +123,17 @@ def measure(
                 tried.setdefault((name, kind), []).append(fmean(looks[-1]["score"]))
         cost = list(_cost(models["recall"], lengths, seed, lambda done: course(len(plan) + done)))
         count = torch.get_num_threads()
+    described = [
+        {
+            "kind": kind,
+            "layers": list(models["recall"][kind].config.mixers),
+            "parameters": {name: of[kind] for name, of in counts.items()},
+            "rates": {name: best_rate(name, sweep[name][kind]) for name in tasks},
+        }
+        for kind in KINDS
+    ]
     return {
-        "models": [
-            {
-                "kind": kind,
-                "layers": list(models["recall"][kind].config.mixers),
-                "parameters": {name: of[kind] for name, of in counts.items()},
-                "rates": {name: best_rate(name, sweep[name][kind]) for name in tasks},
-            }
-            for kind in KINDS
-        ],
+        "models": described,
         "sweep": {name: {kind: list(sweep[name][kind]) for kind in KINDS} for name in tasks},
         "tried": list(RATES),
         "tuned": bool(tune),
@@ -180,7 +177,7 @@ def best_rate(task: str, scores: tuple[float, ...]) -> float:
 @torch.no_grad()
 def _cost(
     models: dict[str, Transformer], lengths: tuple[int, ...], seed: int, tell: Callable[[int], None]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Row]:
     """Time of one more token after each length, and the memory it needs: what is kept of the text, and what is worked with."""
     torch.manual_seed(seed)
     for part, n in enumerate(lengths):
@@ -200,7 +197,7 @@ def _expected(n: int, layers: int) -> float:
     return 6 * report.race_takes(0.002 * layers) + 1e-5 * n * layers
 
 
-def stepper(model: Transformer, n: int) -> tuple[Callable[[], Any], ModelCache]:
+def stepper(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]:
     """(what makes one token after n others, where it keeps them).
 
     States and windows have really read n random vectors. Keys and values of full attention are drawn at random: that many
@@ -208,14 +205,15 @@ def stepper(model: Transformer, n: int) -> tuple[Callable[[], Any], ModelCache]:
     """
     cache = model.new_cache(1, n + 1)
     full = [layer for layer in cache.layers if isinstance(layer, KVCache)]
-    for block, layer in zip(cast(Any, model.decoder), cache.layers, strict=True):
+    assert model.decoder is not None
+    for block, layer in zip(model.decoder, cache.layers, strict=True):
         if layer in full:
             layer.k.normal_()
             layer.v.normal_()
         else:
             for start in range(0, n, PIECE):
                 x = torch.randn(1, min(PIECE, n - start), model.config.width)
-                block.attention(x, mask=masks.causal(), cache=layer)
+                block.get_submodule("attention")(x, mask=masks.causal(), cache=layer)
     token = torch.zeros(1, 1, dtype=torch.long)
 
     def step() -> None:
@@ -234,98 +232,107 @@ def kept(cache: ModelCache) -> list[Tensor]:
     ]
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+NAME = Column(lambda row: say(CALLED[row["kind"]]))
+TEXT = (
+    NAME,
+    Column(lambda row: spread(row["losses"])),
+    Column("in_time", ".3f"),
+    Column("took", report.duration),
+    Column(lambda row: row["tokens"] / row["took"], ",.0f"),
+)
+SWEPT = {
+    "text": _("The sweep that chose the rates, with a seed that is measured nowhere else: loss of the text"),
+    "recall": _("The sweep that chose the rates, with a seed that is measured nowhere else: share recalled"),
+}
+
+
+def tables(results: Results) -> list[report.Table]:
     """The six; the text; the pairs; one more token; and the sweep, where there was one."""
-    sizes, models = results["sizes"], {model["kind"]: model for model in results["models"]}
-    tasks = list(results["sweep"])
-    names = {"text": say("text"), "recall": say("recall of pairs")}
-    made = [
-        report.Table(
-            say(
-                "Six models: {layers} layers, width {width}, {heads} heads; window {window}",
-                heads=HEADS,
-                **{name: sizes[name] for name in ("layers", "width", "window")},
-            ),
-            [
-                say("model"),
-                *(say("weights ({task})", task=names[task]) for task in tasks),
-                *(say("rate ({task})", task=names[task]) for task in tasks),
-                say("in its layers"),
-            ],
-            [
-                [
-                    say(CALLED[kind]),
-                    *(f"{model['parameters'][task]:,}" for task in tasks),
-                    *(f"{model['rates'][task]:g}" for task in tasks),
-                    layer_words(model["layers"], kind),
-                ]
-                for kind, model in models.items()
-            ],
-            words=(0, 1 + 2 * len(tasks)),
-        )
+    return [
+        _models_table(results),
+        *([_text_table(results)] if results["text"]["rows"] else []),
+        _recall_table(results),
+        _cost_table(results),
+        *(_sweep_table(results, task) for task in (results["sweep"] if results["tuned"] else ())),
     ]
-    if results["text"]["rows"]:
-        losses, (room, in_time) = losses_of(results), in_time_of(results)
-        rows = []
-        for kind, runs in by_kind(results["text"]["rows"]).items():
-            took = fmean(row["looks"][-1]["seconds"] for row in runs)
-            tokens = runs[0]["looks"][-1]["tokens"]
-            rows.append(
-                [
-                    say(CALLED[kind]),
-                    spread(losses[kind]),
-                    f"{in_time[kind]:.3f}",
-                    report.duration(took),
-                    f"{tokens / took:,.0f}",
-                ]
-            )
-        title = say(
-            "Learning {text}: loss of held-out text after {steps} steps of {tokens} tokens{seeds}",
-            text=results["text"]["source"],
-            steps=sizes["steps"],
-            tokens=f"{runs[0]['looks'][-1]['tokens'] // sizes['steps']:,}",
-            seeds=_of_seeds(sizes["seeds"]),
-        )
-        header = say("model|loss|after {seconds}|time|tokens/s", seconds=report.duration(room)).split("|")
-        made.append(report.Table(title, header, rows))
-    made.append(
-        report.Table(
-            say(
-                "Recall: right answers by the number of pairs, after {steps} steps{seeds}",
-                steps=sizes["recall_steps"],
-                seeds=_of_seeds(sizes["seeds"]),
-            ),
-            [say("model"), *(f"{count}" for count in sizes["pairs"])],
-            [
-                [say(CALLED[kind]), *(spread([100 * one for one in seeds], 1) + " %" for seeds in shares)]
-                for kind, shares in recalled(results).items()
-            ],
-        )
+
+
+def _models_table(results: Results) -> report.Table:
+    sizes, tasks = results["sizes"], list(results["sweep"])
+    names = {"text": say("text"), "recall": say("recall of pairs")}
+    return report.table(
+        say(
+            "Six models: {layers} layers, width {width}, {heads} heads; window {window}",
+            heads=HEADS,
+            **{name: sizes[name] for name in ("layers", "width", "window")},
+        ),
+        [
+            say("model"),
+            *(say("weights ({task})", task=names[task]) for task in tasks),
+            *(say("rate ({task})", task=names[task]) for task in tasks),
+            say("in its layers"),
+        ],
+        [
+            NAME,
+            *(Column(f"parameters.{task}", ",") for task in tasks),
+            *(Column(f"rates.{task}", "g") for task in tasks),
+            Column(lambda row: layer_words(row["layers"], row["kind"])),
+        ],
+        results["models"],
+        words=(0, 1 + 2 * len(tasks)),
     )
-    cost = {(row["kind"], row["n"]): row for row in results["cost"]}
-    made.append(
-        report.Table(
-            say("One new token after so many: time, and memory beside the weights"),
-            [say("model"), *2 * [f"{n:,}" for n in sizes["lengths"]]],
-            [
-                [
-                    say(CALLED[kind]),
-                    *(report.duration(cost[kind, n]["seconds"]) for n in sizes["lengths"]),
-                    *(report.amount(memory(cost[kind, n])) for n in sizes["lengths"]),
-                ]
-                for kind in KINDS
-            ],
-        )
+
+
+def _text_table(results: Results) -> report.Table:
+    sizes, losses, (room, in_time) = results["sizes"], losses_of(results), in_time_of(results)
+    rows = []
+    for kind, runs in by_kind(results["text"]["rows"]).items():
+        took, tokens = fmean(row["looks"][-1]["seconds"] for row in runs), runs[0]["looks"][-1]["tokens"]
+        rows.append({"kind": kind, "losses": losses[kind], "in_time": in_time[kind], "took": took, "tokens": tokens})
+    title = say(
+        "Learning {text}: loss of held-out text after {steps} steps of {tokens} tokens{seeds}",
+        text=results["text"]["source"],
+        steps=sizes["steps"],
+        tokens=f"{rows[-1]['tokens'] // sizes['steps']:,}",
+        seeds=_of_seeds(sizes["seeds"]),
     )
-    for task in tasks if results["tuned"] else ():
-        title = (
-            _("The sweep that chose the rates, with a seed that is measured nowhere else: loss of the text")
-            if task == "text"
-            else _("The sweep that chose the rates, with a seed that is measured nowhere else: share recalled")
-        )
-        rows = [[say(CALLED[kind]), *(f"{one:.3f}" for one in results["sweep"][task][kind])] for kind in KINDS]
-        made.append(report.Table(say(title), [say("model"), *(f"{rate:g}" for rate in results["tried"])], rows))
-    return made
+    header = say("model|loss|after {seconds}|time|tokens/s", seconds=report.duration(room)).split("|")
+    return report.table(title, header, TEXT, rows)
+
+
+def _recall_table(results: Results) -> report.Table:
+    sizes = results["sizes"]
+    title = say(
+        "Recall: right answers by the number of pairs, after {steps} steps{seeds}",
+        steps=sizes["recall_steps"],
+        seeds=_of_seeds(sizes["seeds"]),
+    )
+    rows = [[spread([100 * one for one in seeds], 1) + " %" for seeds in row] for row in recalled(results).values()]
+    return _by_kind_table(title, [f"{count}" for count in sizes["pairs"]], rows)
+
+
+def _cost_table(results: Results) -> report.Table:
+    cost, lengths = {(row["kind"], row["n"]): row for row in results["cost"]}, results["sizes"]["lengths"]
+    rows = [
+        [
+            *(report.duration(cost[kind, n]["seconds"]) for n in lengths),
+            *(report.amount(memory(cost[kind, n])) for n in lengths),
+        ]
+        for kind in KINDS
+    ]
+    title = say("One new token after so many: time, and memory beside the weights")
+    return _by_kind_table(title, 2 * [f"{n:,}" for n in lengths], rows)
+
+
+def _sweep_table(results: Results, task: str) -> report.Table:
+    rows = [[f"{one:.3f}" for one in results["sweep"][task][kind]] for kind in KINDS]
+    return _by_kind_table(say(SWEPT[task]), [f"{rate:g}" for rate in results["tried"]], rows)
+
+
+def _by_kind_table(title: str, header: list[str], rows: list[list[str]]) -> report.Table:
+    """Return a table with a row per kind of model."""
+    named = [[say(CALLED[kind]), *row] for kind, row in zip(KINDS, rows, strict=True)]
+    return report.Table(title, [say("model"), *header], named)
 
 
 def layer_words(layers: list[str], kind: str) -> str:
@@ -334,12 +341,7 @@ def layer_words(layers: list[str], kind: str) -> str:
     >>> layer_words(["mamba2", "mamba2", "attention"], "hybrid"), layer_words(["attention"], "window")
     ('mamba2×2 attention', 'attention×1, window')
     """
-    runs: list[list[Any]] = []
-    for word in layers:
-        if runs and runs[-1][0] == word:
-            runs[-1][1] += 1
-        else:
-            runs.append([word, 1])
+    runs = [(word, len(list(same))) for word, same in groupby(layers)]
     joined = " ".join(word if count == 1 and len(runs) > 1 else f"{word}×{count}" for word, count in runs)
     return f"{joined}, window" if kind == "window" else joined
 
@@ -348,7 +350,7 @@ def _of_seeds(seeds: int) -> str:
     return "" if seeds == 1 else say(" (mean of {seeds} seeds ± half their range)", seeds=seeds)
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Loss by tokens and by seconds, recall by pairs, time and memory by context."""
     figure = report.canvas(2, 3, each=(4.1, 3.3))
     sizes = results["sizes"]
@@ -404,12 +406,12 @@ def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
     return report.finish(figure, path)
 
 
-def _line(axes: Axes, kind: str, label: str, x: Any, seeds: list[list[float]]) -> None:
+def _line(axes: Axes, kind: str, label: str, x: Sequence[float], seeds: list[list[float]]) -> None:
     """The mean of the seeds, and a band from the lowest to the highest."""
     axes.fill_between(x, list(map(min, seeds)), list(map(max, seeds)), color=INKS[kind], alpha=0.15, linewidth=0)
     # Attention and the hybrid often lie on each other: a broad line below a broken one shows both.
     broad, broken = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
-    style: dict[str, Any] = dict(color=INKS[kind], marker=MARKS[kind], markersize=4, label=label)
+    style: Row = dict(color=INKS[kind], marker=MARKS[kind], markersize=4, label=label)
     axes.plot(x, list(map(fmean, seeds)), linewidth=broad, linestyle=broken, **style)
 
 

@@ -6,19 +6,21 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..draw import figure_canvas
-from ..i18n import Message, say
+from ..i18n import Message, paragraph, say
 from ..terminal import text_grid
+from . import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import SubplotSpec
 
 INK = ("#2166ac", "#d9480f", "#2b8a3e", "#862e9c", "#868e96")  # told apart in grey and by most eyes
 
@@ -42,6 +44,46 @@ class Table(NamedTuple):
         ]
         shown.insert(1, "─" * text_grid.width(shown[0]))
         return "\n".join([self.title, *("  " + line.rstrip() for line in shown)])
+
+
+class Column(NamedTuple):
+    """A column: where its values lie in a row ("raw.std" is row["raw"]["std"]; or a function of it), and their format.
+
+    >>> Column("raw.std", ".1f").cell({"raw": {"std": 2}}), Column("took").cell({"took": None})
+    ('2.0', '—')
+    """
+
+    value: str | Callable[[Row], object]
+    format: str | Callable[[float], str] = ""
+
+    def cell(self, row: Row) -> str:
+        """Return the value in a row as text; "—" where there is none."""
+        value: Any = row
+        if callable(self.value):
+            value = self.value(row)
+        else:
+            for key in self.value.split("."):
+                value = value[key]
+        if value is None:
+            return "—"
+        return self.format(value) if callable(self.format) else f"{value:{self.format}}"
+
+
+def table(
+    title: str,
+    header: Sequence[str],
+    columns: Sequence[Column],
+    rows: Iterable[Row],
+    words: tuple[int, ...] = (0,),
+) -> Table:
+    """Return a table with a line per row; `header` names the columns."""
+    return Table(title, header, [[column.cell(row) for column in columns] for row in rows], words)
+
+
+def told(sentences: Iterable[tuple[str, Mapping[str, object]] | str], load: float | None = None) -> str:
+    """Return a paragraph of sentences, each with what fills it; a word of caution follows where the machine was busy."""
+    each = (sentence if isinstance(sentence, str) else say(sentence[0], **sentence[1]) for sentence in sentences)
+    return paragraph([*each, *noise(load)])
 
 
 def wrapped(text: str, cells: int | None = None) -> str:
@@ -165,7 +207,7 @@ def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, f
     return float(np.exp(height)), float(slope)
 
 
-def race(rivals: dict[str, Callable[[], Any]], *, rounds: int = 5, seconds: float = 0.08) -> dict[str, float]:
+def race(rivals: Mapping[str, Callable[[], object]], *, rounds: int = 5, seconds: float = 0.08) -> dict[str, float]:
     """The best time of each in seconds. They take turns, since a machine is never quiet for long; each turn lasts about
     `seconds`, or one call."""
     best = dict.fromkeys(rivals, float("inf"))
@@ -189,7 +231,7 @@ def race_takes(once: float, *, rounds: int = 5, seconds: float = 0.08) -> float:
     return once + rounds * max(once, seconds)
 
 
-def peak_bytes(work: Callable[[], Any]) -> int:
+def peak_bytes(work: Callable[[], object]) -> int:
     """The most memory that the work held at one moment beyond what there was, as PyTorch's own allocator tells it."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     from torch.profiler import ProfilerActivity, profile
@@ -206,7 +248,7 @@ def canvas(down: int, across: int, *, each: tuple[float, float] = (4.0, 3.1), wo
     return figure_canvas.blank((each[0] * across, each[1] * down), list(words))
 
 
-def panel(figure: Figure, *at: Any, title: str, x: str = "", y: str = "") -> Axes:
+def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: str = "") -> Axes:
     """One panel, `at` as matplotlib's subplots are placed: its title on the left, its axes named, no frame."""
     axes = figure.add_subplot(*at)
     axes.set_title(title, fontsize=10, loc="left")

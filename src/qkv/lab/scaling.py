@@ -8,14 +8,16 @@ to 0 everywhere, and no gradient passes. Dividing by √d_k brings the standard 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..i18n import _, paragraph, say
-from . import Course, Progress, report, small_step
+from ..i18n import _, say
+from . import Course, Progress, Results, Row, report, small_step
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +29,7 @@ PART = 16  # the first small step has one in so many of the queries
 
 def measure(
     *, numbers: int, std: float, widths: tuple[int, ...], keys: int, queries: int, seed: int, progress: Progress
-) -> dict[str, Any]:
+) -> Results:
     """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
     dice = np.random.default_rng(seed)
     standard = dice.standard_normal(numbers)
@@ -42,7 +44,7 @@ def measure(
     return {"spreads": spreads, "widths": rows, "most_entropy": math.log(keys)}
 
 
-def _choices(dice: np.random.Generator, width: int, queries: int, keys: int) -> dict[str, Any]:
+def _choices(dice: np.random.Generator, width: int, queries: int, keys: int) -> Row:
     """How queries of this width choose among keys, with and without the division by its root."""
     q, k = dice.standard_normal((queries, width)), dice.standard_normal((keys, width))
     scores = q @ k.T  # (queries, keys)
@@ -87,7 +89,7 @@ def _chosen(scores: Floats) -> dict[str, float]:
     }
 
 
-def _spread(values: Floats, std: float) -> dict[str, Any]:
+def _spread(values: Floats, std: float) -> Row:
     logs = log_softmax(values)
     weights, n = np.exp(logs), len(values)
     before, after = np.histogram(values, BINS), np.histogram(weights, BINS, (0, weights.max()))
@@ -103,57 +105,81 @@ def _spread(values: Floats, std: float) -> dict[str, Any]:
     }
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+WHAT = ("entropy", "largest", "gradient")
+SPREADS = (
+    Column("std", "g"),
+    Column("measured_std", ".4g"),
+    Column("largest", ".4g"),
+    Column("above_even", ","),
+    Column(lambda row: f"{row['entropy']:.3f} / {row['most_entropy']:.3f}"),
+    Column(lambda row: math.exp(row["entropy"]), ",.1f"),
+)
+WIDTHS = (
+    Column("width"),
+    Column("raw.std", ".2f"),
+    Column(lambda row: math.sqrt(row["width"]), ".2f"),
+    *(Column(f"{kind}.{what}", ".4f" if what == "gradient" else ".3f") for what in WHAT for kind in ("raw", "scaled")),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """One of the numbers, one of the widths."""
-    n = results["sizes"]["numbers"]
-    spread = [
-        [
-            f"{row['std']:g}",
-            f"{row['measured_std']:.4g}",
-            f"{row['largest']:.4g}",
-            f"{row['above_even']:,}",
-            f"{row['entropy']:.3f} / {row['most_entropy']:.3f}",
-            f"{math.exp(row['entropy']):,.1f}",
-        ]
-        for row in results["spreads"]
-    ]
-    widths = [
-        [f"{row['width']}", f"{row['raw']['std']:.2f}", f"{math.sqrt(row['width']):.2f}"]
-        + [f"{row[kind][what]:.{3 if what != 'gradient' else 4}f}" for what in WHAT for kind in ("raw", "scaled")]
-        for row in results["widths"]
-    ]
-    names = say("entropy largest gradient").split()
-    header = [f"{name} {kind}" for name in names for kind in (say("raw"), "/√d")]
+    sizes = results["sizes"]
+    header = [f"{name} {kind}" for name in say("entropy largest gradient").split() for kind in (say("raw"), "/√d")]
     return [
-        report.Table(
-            say("Softmax of {n} random numbers, with a wide and with a narrow spread", n=f"{n:,}"),
+        report.table(
+            say("Softmax of {n} random numbers, with a wide and with a narrow spread", n=f"{sizes['numbers']:,}"),
             say("std|measured|largest weight|above 1/n|entropy / most|shared by").split("|"),
-            spread,
+            SPREADS,
+            results["spreads"],
         ),
-        report.Table(
+        report.table(
             say(
                 "Softmax of dot products of random q and k: {queries} queries, {keys} keys each",
-                keys=results["sizes"]["keys"],
-                queries=results["sizes"]["queries"],
+                keys=sizes["keys"],
+                queries=sizes["queries"],
             ),
             ["d_k", say("std of q·k"), "√d_k", *header],
-            widths,
+            WIDTHS,
+            results["widths"],
         ),
     ]
 
 
-WHAT = ("entropy", "largest", "gradient")
+SPEAKS = {
+    "spreads": _(
+        "Of {n} numbers with a standard deviation of {std}, softmax gives the largest {largest} of all "
+        "weight; above an even share: {few}; spread as over {shared} equal ones. The same numbers with a "
+        "standard deviation of 1: the largest gets {one}; above an even share: {many}; spread as over "
+        "{others} equal ones."
+    ),
+    "one width": _(
+        "At d_k = {last}, the weights of undivided scores have an entropy of {b} (of at most {most}) and pass a gradient of {d}; divided by √d_k, {low} and {small}. Give several --widths to see how it grows."
+    ),
+    "falls": _(
+        "From d_k = {first} to {last}, undivided scores grow wider, the entropy of the weights falls from {a} to {b} (of at most {most}) and the gradient that passes softmax from {c} to {d} (most: {top} at d_k = {top_at}). Divided by √d_k, the entropy stays between {low} and {high} and the gradient between {small} and {large}, whatever d_k is."
+    ),
+    "doesn't fall": _(
+        "From d_k = {first} to {last}, the entropy of undivided scores went from {a} to {b} (of at most {most}) and the gradient from {c} to {d}: with these sizes they don't both fall. Divided by √d_k, the entropy lies between {low} and {high}, the gradient between {small} and {large}."
+    ),
+    "helps": _("At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores."),
+    "doesn't help": _(
+        "At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores: here it doesn't help."
+    ),
+}
 
 
-def shows(results: dict[str, Any]) -> str:
+def shows(results: Results) -> str:
     """What the numbers say, whichever way they came out."""
+    return report.told((SPEAKS[key], values) for key, values in _findings(results))
+
+
+def _findings(results: Results) -> Iterator[tuple[str, Row]]:
+    """Yield the key of each sentence that the numbers call for, with what fills it."""
     wide, narrow = results["spreads"]
-    said = [
-        say(
-            "Of {n} numbers with a standard deviation of {std}, softmax gives the largest {largest} of all "
-            "weight; above an even share: {few}; spread as over {shared} equal ones. The same numbers with a "
-            "standard deviation of 1: the largest gets {one}; above an even share: {many}; spread as over "
-            "{others} equal ones.",
+    yield (
+        "spreads",
+        dict(
             n=f"{results['sizes']['numbers']:,}",
             std=f"{wide['std']:g}",
             largest=report.share(wide["largest"]),
@@ -162,57 +188,35 @@ def shows(results: dict[str, Any]) -> str:
             one=report.share(narrow["largest"]),
             many=f"{narrow['above_even']:,}",
             others=f"{math.exp(narrow['entropy']):,.0f}",
-        )
-    ]
+        ),
+    )
     rows = results["widths"]
     first, last, highest = rows[0], rows[-1], max(rows, key=lambda row: row["raw"]["gradient"])
-    numbers = dict(
-        first=first["width"],
-        last=last["width"],
-        a=f"{first['raw']['entropy']:.2f}",
-        b=f"{last['raw']['entropy']:.2f}",
-        top=f"{highest['raw']['gradient']:.3g}",
-        top_at=highest["width"],
-        c=f"{first['raw']['gradient']:.3g}",
-        d=f"{last['raw']['gradient']:.3g}",
-        low=f"{min(row['scaled']['entropy'] for row in rows):.2f}",
-        high=f"{max(row['scaled']['entropy'] for row in rows):.2f}",
-        most=f"{results['most_entropy']:.2f}",
-        small=f"{min(row['scaled']['gradient'] for row in rows):.3g}",
-        large=f"{max(row['scaled']['gradient'] for row in rows):.3g}",
-    )
-    falls = all(last["raw"][what] < first["raw"][what] for what in ("entropy", "gradient"))
-    sentence = (
-        _(
-            "From d_k = {first} to {last}, undivided scores grow wider, the entropy of the weights falls from {a} to {b} (of at most {most}) and the gradient that passes softmax from {c} to {d} (most: {top} at d_k = {top_at}). Divided by √d_k, the entropy stays between {low} and {high} and the gradient between {small} and {large}, whatever d_k is."
-        )
-        if falls
-        else _(
-            "From d_k = {first} to {last}, the entropy of undivided scores went from {a} to {b} (of at most {most}) and the gradient from {c} to {d}: with these sizes they don't both fall. Divided by √d_k, the entropy lies between {low} and {high}, the gradient between {small} and {large}."
-        )
-    )
-    if len(rows) == 1:
-        sentence = _(
-            "At d_k = {last}, the weights of undivided scores have an entropy of {b} (of at most {most}) and pass a gradient of {d}; divided by √d_k, {low} and {small}. Give several --widths to see how it grows."
-        )
-    said.append(say(sentence, **numbers))
-    ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
-    said.append(
-        say(
-            _("At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores.")
-            if ratio > 1
-            else _(
-                "At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores: here it doesn't "
-                "help."
-            ),
+    scaled = {what: [row["scaled"][what] for row in rows] for what in ("entropy", "gradient")}
+    falls = all(last["raw"][what] < first["raw"][what] for what in scaled)
+    yield (
+        "one width" if len(rows) == 1 else "falls" if falls else "doesn't fall",
+        dict(
+            first=first["width"],
             last=last["width"],
-            ratio=f"{ratio:.3g}",
-        )
+            a=f"{first['raw']['entropy']:.2f}",
+            b=f"{last['raw']['entropy']:.2f}",
+            top=f"{highest['raw']['gradient']:.3g}",
+            top_at=highest["width"],
+            c=f"{first['raw']['gradient']:.3g}",
+            d=f"{last['raw']['gradient']:.3g}",
+            low=f"{min(scaled['entropy']):.2f}",
+            high=f"{max(scaled['entropy']):.2f}",
+            most=f"{results['most_entropy']:.2f}",
+            small=f"{min(scaled['gradient']):.3g}",
+            large=f"{max(scaled['gradient']):.3g}",
+        ),
     )
-    return paragraph(said)
+    ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
+    yield "helps" if ratio > 1 else "doesn't help", dict(last=last["width"], ratio=f"{ratio:.3g}")
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Before softmax, after softmax; then entropy and gradient against d_k."""
     figure = report.canvas(2, 3)
     for line, (row, ink) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):

@@ -10,10 +10,11 @@ B batch, N source tokens, T target tokens, C width.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -23,15 +24,17 @@ from ..attention import masks
 from ..attention.additive import AdditiveAttention
 from ..draw import figure_canvas
 from ..generation.decoding import translate
-from ..i18n import Problem, _, paragraph, say
+from ..i18n import Problem, _, say
 from ..model.config import Config
 from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream
+from ..text.tokenizer import Tokenizer
 from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
-from ..train.tasks import Translation, summed_loss
-from . import Course, Progress, report, small_step
+from ..train.tasks import Batch, Translation, summed_loss
+from . import Course, Progress, Results, Row, report, small_step
+from .report import Column
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +48,7 @@ FEW, SMALL = 32, 3  # dates and steps that tell how long all will take
 CALLED = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
 
 
-class Recurrent(nn.Module):
+class GRUTranslator(nn.Module):
     """A GRU reads both ways, a GRU writes, and additive attention joins them (Bahdanau, 2014)."""
 
     def __init__(self, vocab: int, width: int) -> None:
@@ -104,7 +107,7 @@ def measure(
     text: str,
     seed: int,
     progress: Progress,
-) -> dict[str, Any]:
+) -> Results:
     """Train both on the same batches in turn, translate dates that neither has seen, and align one of them."""
     if not text.strip():
         raise Problem("--date is empty: give a date, as in  15 November 2026")
@@ -125,9 +128,38 @@ def measure(
     tokenizer = date_tokenizer()
     stream = PairStream(partial(date_pair, split="train"), tokenizer)
     task = Translation(stream, stream, tokenizer, [])
-    settings = Settings(steps=steps, batch=batch, seed=seed)
+    gru, transformer = learners(tokenizer, steps, width, batch, seed)
+    load = report.busy()
+    dates = [date_pair(seed, index, "unseen") for index in range(tests)]
+    sources = [source for source, _ in dates]
+    # What the answers will take is seen on a few of them; an untrained model doesn't end by itself, so it is the most.
+    few = sources[:FEW]
+    answers = sum(small_step(partial(learner.translate, few)) for learner in (gru, transformer))
+    transformer.model.train()
+    course = None
+    began = time.perf_counter()
+    for step in range(steps):
+        rows = task.batch(seed, step, batch)
+        for learner in (gru, transformer):
+            learner.step(task, rows, transformer.settings.rate(step))
+        if step + 1 == min(SMALL, steps):
+            once = gru.seconds[-1] + transformer.seconds[-1]
+            course = Course(
+                progress, [time.perf_counter() - began + once * (steps - step - 1), answers * tests / len(few)]
+            )
+        if course is not None:
+            course(0, (step + 1) / steps)
+    rows_of = [learner.tested(sources, [target for _, target in dates]) for learner in (gru, transformer)]
+    aligned = [gru.aligned(text), transformer.aligned(text)]
+    return {"rows": rows_of, "alignments": aligned, "threads": torch.get_num_threads(), "busy": load}
+
+
+def learners(
+    tokenizer: Tokenizer, steps: int, width: int, batch: int, seed: int
+) -> tuple[GRULearner, TransformerLearner]:
+    """Return both before their first step, each with what suits it: AdamW the GRU, the recipe of `qkv train` the Transformer."""
     torch.manual_seed(seed)
-    gru = Recurrent(tokenizer.vocab, width)
+    gru = GRUTranslator(tokenizer.vocab, width)
     config = Config(
         kind="encoder-decoder",
         vocab=tokenizer.vocab,
@@ -138,122 +170,132 @@ def measure(
         tied=False,
         init="zero-out",
     )
-    transformer = Transformer(config)
-    models: dict[str, Any] = {"gru": gru, "transformer": transformer}
-    # Each learns by what suits it: the GRU by AdamW, the Transformer by the recipe of `qkv train`.
-    movers = {
-        "gru": make_optimizers(gru, Settings(steps=steps, batch=batch, optimizer="adamw", lr=5e-3)),
-        "transformer": make_optimizers(transformer, settings),
-    }
-    load = report.busy()
-    seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    losses: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    asked = [date_pair(seed, index, "unseen") for index in range(tests)]
-    # What the answers will take is seen on a few of them; an untrained model doesn't end by itself, so it is the most.
-    few = [source for source, _ in asked[:FEW]]
-    answers = sum(small_step(partial(_translate, kind, models[kind], tokenizer, few)) for kind in KINDS)
-    transformer.train()
-    course = None
-    began = time.perf_counter()
-    for step in range(steps):
-        given = task.batch(seed, step, batch)
-        for kind in KINDS:
-            begun = time.perf_counter()
-            set_rate(movers[kind], settings.rate(step))
-            loss, counted = _loss(kind, models[kind], task, given)
-            (loss / counted).backward()
-            nn.utils.clip_grad_norm_(models[kind].parameters(), 1.0)
-            for mover in movers[kind]:
-                mover.step()
-                mover.zero_grad(set_to_none=True)
-            seconds[kind].append(time.perf_counter() - begun)
-            losses[kind].append(loss.item() / int(counted))
-        if step + 1 == min(SMALL, steps):
-            once = sum(seconds[kind][-1] for kind in KINDS)
-            course = Course(
-                progress, [time.perf_counter() - began + once * (steps - step - 1), answers * tests / len(few)]
-            )
-        if course is not None:
-            course(0, (step + 1) / steps)
-    rows = []
-    for kind in KINDS:
-        begun = time.perf_counter()
-        said = _translate(kind, models[kind], tokenizer, [source for source, _ in asked])
-        took = time.perf_counter() - begun
-        right = [one == wanted for one, (_, wanted) in zip(said, asked, strict=True)]
-        rows.append(
-            {
-                "kind": kind,
-                "parameters": sum(p.numel() for p in models[kind].parameters()),
-                "accuracy": sum(right) / len(right),
-                "seconds_per_step": float(np.median(seconds[kind])),
-                "seconds_per_date": took / tests,
-                "losses": losses[kind],
-            }
-        )
-    aligned = _align(gru, transformer, tokenizer, text)
-    return {"rows": rows, "alignments": aligned, "threads": torch.get_num_threads(), "busy": load}
-
-
-def _loss(kind: str, model: Any, task: Translation, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    if kind == "transformer":
-        return task.loss(model, given)
-    source, lengths, target, labels = given
-    return summed_loss(model(target, source, lengths), labels)
-
-
-def _translate(kind: str, model: Any, tokenizer: Any, texts: list[str]) -> list[str]:
-    if kind == "transformer":
-        model.eval()
-        return translate(model, tokenizer, texts, most=LONGEST)
-    rows = [[*tokenizer.encode(text), tokenizer.eos] for text in texts]
-    lengths = torch.tensor([len(row) for row in rows])
-    source = nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=tokenizer.pad
+    adamw = Settings(steps=steps, batch=batch, optimizer="adamw", lr=5e-3)
+    return (
+        GRULearner(gru, tokenizer, adamw),
+        TransformerLearner(Transformer(config), tokenizer, Settings(steps=steps, batch=batch, seed=seed)),
     )
-    said, _ = model.write(source, lengths, tokenizer.bos)
-    return [tokenizer.decode(_until(row, tokenizer.eos)) for row in said.tolist()]
 
 
-def _until(ids: Iterable[int], end: int) -> list[int]:
-    kept: list[int] = []
-    for i in ids:
-        if i == end:
-            break
-        kept.append(i)
-    return kept
+Model = TypeVar("Model", bound=nn.Module)
 
 
-def _align(gru: Recurrent, transformer: Transformer, tokenizer: Any, text: str) -> list[dict[str, Any]]:
-    """What each makes of the text, and from which of its characters; of the Transformer, the head that aligns best."""
-    from ..tracing.record.recorder import trace
+class Learner(Generic[Model]):
+    """One of the two: its model, what moves it, and what each of its steps took and brought."""
 
-    ids = [*tokenizer.encode(text), tokenizer.eos]
-    keys = [*(tokenizer.decode([i]) or "?" for i in ids[:-1]), "⏎"]
-    said, looks = gru.write(torch.tensor([ids]), torch.tensor([len(ids)]), tokenizer.bos)
-    written = _until(said[0].tolist(), tokenizer.eos)
-    table = looks[0, : len(written)].numpy()
-    made = [
-        {"kind": "gru", "said": tokenizer.decode(written), "head": None, "map": table.round(4).tolist()},
-    ]
-    seen = trace(transformer, text, tokenizer)
-    answer = translate(transformer, tokenizer, [text], most=LONGEST)[0]
-    rows = len(answer)
-    best, score = (0, 0, np.zeros((0, len(keys)), np.float32)), -1.0
-    for layer in seen.layers("cross"):
-        for head in range(seen.n_head("cross")):
-            one = seen.map(layer, head, part="cross")[:rows]
-            copied = on_the_year(one, answer, keys)
-            # without a year to go by, the head that is surest where it looks
-            value = float(one.max(1).mean()) if copied is None else copied
-            if rows and value > score:
-                best, score = (layer, head, one), value
-    layer, head, one = best
-    made.append({"kind": "transformer", "said": answer, "head": f"{layer}.{head}", "map": one.round(4).tolist()})
-    for row in made:
-        row["keys"] = keys
-        row["year"] = on_the_year(np.array(row["map"]), row["said"], keys)
-    return made
+    kind: str
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, settings: Settings) -> None:
+        self.model, self.tokenizer, self.settings = model, tokenizer, settings
+        self.optimizers = make_optimizers(model, settings)
+        self.seconds: list[float] = []
+        self.losses: list[float] = []
+
+    def loss(self, task: Translation, rows: Batch) -> tuple[Tensor, Tensor]:
+        """Return the summed loss, and how many characters it is of."""
+        raise NotImplementedError
+
+    def translate(self, texts: list[str]) -> list[str]:
+        """Return what it makes of some dates."""
+        raise NotImplementedError
+
+    def step(self, task: Translation, rows: Batch, rate: float) -> None:
+        """Take one step, timed."""
+        begun = time.perf_counter()
+        set_rate(self.optimizers, rate)
+        loss, counted = self.loss(task, rows)
+        (loss / counted).backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.seconds.append(time.perf_counter() - begun)
+        self.losses.append(loss.item() / int(counted))
+
+    def tested(self, sources: list[str], targets: list[str]) -> Row:
+        """Return how it learned, and how many unseen dates it gets wholly right."""
+        begun = time.perf_counter()
+        answers = self.translate(sources)
+        took = time.perf_counter() - begun
+        right = [answer == target for answer, target in zip(answers, targets, strict=True)]
+        return {
+            "kind": self.kind,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "accuracy": sum(right) / len(right),
+            "seconds_per_step": float(np.median(self.seconds)),
+            "seconds_per_date": took / len(sources),
+            "losses": self.losses,
+        }
+
+    def keys(self, text: str) -> list[str]:
+        """Return the characters of a date as the map names them."""
+        return [*(self.tokenizer.decode([i]) or "?" for i in self.tokenizer.encode(text)), "⏎"]
+
+    def alignment(self, text: str, said: str, table: np.ndarray, head: str | None) -> Row:
+        """Return an alignment as the results keep it."""
+        rounded, keys = table.round(4), self.keys(text)
+        year = on_the_year(np.array(rounded.tolist()), said, keys)
+        return {"kind": self.kind, "said": said, "head": head, "map": rounded.tolist(), "keys": keys, "year": year}
+
+
+class GRULearner(Learner[GRUTranslator]):
+    """The GRU."""
+
+    kind = "gru"
+
+    def loss(self, task: Translation, rows: Batch) -> tuple[Tensor, Tensor]:
+        source, lengths, target, labels = rows
+        return summed_loss(self.model(target, source, lengths), labels)
+
+    def translate(self, texts: list[str]) -> list[str]:
+        return [said for said, _ in self._write(texts)]
+
+    def _write(self, texts: list[str]) -> list[tuple[str, np.ndarray]]:
+        """Return each translation, and where each of its characters was written from."""
+        end, start = self.tokenizer.eos, self.tokenizer.bos
+        assert end is not None and start is not None
+        ids = [torch.tensor([*self.tokenizer.encode(text), end]) for text in texts]
+        source = nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.tokenizer.pad or 0)
+        said, looks = self.model.write(source, torch.tensor([len(row) for row in ids]), start)
+        written = [list(takewhile(lambda i: i != end, row)) for row in said.tolist()]
+        return [
+            (self.tokenizer.decode(row), look[: len(row)].numpy()) for row, look in zip(written, looks, strict=True)
+        ]
+
+    def aligned(self, text: str) -> Row:
+        """Return what it makes of a text, and from which of its characters."""
+        [(said, table)] = self._write([text])
+        return self.alignment(text, said, table, None)
+
+
+class TransformerLearner(Learner[Transformer]):
+    """The Transformer."""
+
+    kind = "transformer"
+
+    def loss(self, task: Translation, rows: Batch) -> tuple[Tensor, Tensor]:
+        return task.loss(self.model, rows)
+
+    def translate(self, texts: list[str]) -> list[str]:
+        self.model.eval()
+        return translate(self.model, self.tokenizer, texts, most=LONGEST)
+
+    def aligned(self, text: str) -> Row:
+        """Return what it makes of a text, and from which of its characters, by the head that aligns best."""
+        from ..tracing.record.recorder import trace
+
+        seen, said, keys = trace(self.model, text, self.tokenizer), self.translate([text])[0], self.keys(text)
+        best, best_score = (0, 0, np.zeros((0, len(keys)), np.float32)), -1.0
+        for layer in seen.layers("cross"):
+            for head in range(seen.n_head("cross")):
+                table = seen.map(layer, head, part="cross")[: len(said)]
+                copied = on_the_year(table, said, keys)
+                # without a year to go by, the head that is surest where it looks
+                score = float(table.max(1).mean()) if copied is None else copied
+                if len(said) and score > best_score:
+                    best, best_score = (layer, head, table), score
+        layer, head, table = best
+        return self.alignment(text, said, table, f"{layer}.{head}")
 
 
 def on_the_year(table: np.ndarray, said: str, keys: list[str]) -> float | None:
@@ -271,94 +313,93 @@ def on_the_year(table: np.ndarray, said: str, keys: list[str]) -> float | None:
     return float(np.mean([table[i, at + i] for i in range(YEAR)]))
 
 
-def tables(results: dict[str, Any]) -> list[report.Table]:
+COLUMNS = (
+    Column(lambda row: say(CALLED[row["kind"]])),
+    Column("parameters", ","),
+    Column("accuracy", report.share),
+    Column("seconds_per_step", report.duration),
+    Column("seconds_per_date", report.duration),
+    Column(lambda row: np.mean(row["losses"][-20:]), ".3f"),
+    Column(lambda row: row["said"] or None),
+    Column("year", ".2f"),
+)
+
+
+def tables(results: Results) -> list[report.Table]:
     """A row each."""
-    rows = [
-        [
-            say(CALLED[row["kind"]]),
-            f"{row['parameters']:,}",
-            report.share(row["accuracy"]),
-            report.duration(row["seconds_per_step"]),
-            report.duration(row["seconds_per_date"]),
-            f"{np.mean(row['losses'][-20:]):.3f}",
-            one["said"] or "—",
-            "—" if one["year"] is None else f"{one['year']:.2f}",
-        ]
-        for row, one in zip(results["rows"], results["alignments"], strict=True)
-    ]
     sizes = results["sizes"]
-    text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
     title = say(
         "Dates of many forms to ISO: {steps} steps of {batch} dates, {tests} unseen dates as the test (GRU by "
         "AdamW, Transformer by Muon)",
         **{name: sizes[name] for name in ("steps", "batch", "tests")},
     )
-    return [
-        report.Table(
-            title,
-            say("model|weights|right|per step|per date|last loss|{text}|year on year", text=text).split("|"),
-            rows,
-        )
-    ]
+    text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
+    header = say("model|weights|right|per step|per date|last loss|{text}|year on year", text=text).split("|")
+    rows = [{**row, **one} for row, one in zip(results["rows"], results["alignments"], strict=True)]
+    return [report.table(title, header, COLUMNS, rows)]
 
 
-def shows(results: dict[str, Any]) -> str:
+SPEAKS = {
+    "equal": _(
+        "After {steps} steps, both ({ahead}, {behind}) got {high} of {tests} unseen dates wholly right ({low})."
+    ),
+    "ahead": _("After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}."),
+    "speed": _(
+        "A training step took the GRU {gru} and the Transformer {transformer} ({threads}): the {faster} was "
+        "{ratio} times as fast. The GRU reads and writes one character after the other; the Transformer reads "
+        "all of them at once and, while training, writes all at once."
+    ),
+    "no year": _(
+        "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
+        "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)"
+    ),
+    "years": _(
+        "Writing the year, the GRU put {gru} of its attention on the very digit that it copies; of the "
+        "Transformer's heads, {head} (layer.head) did so most, with {transformer}."
+    ),
+}
+
+
+def shows(results: Results) -> str:
     """Who was right more often, who was quicker, and what the alignments say."""
+    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+
+
+def _findings(results: Results) -> Iterator[tuple[str, Row]]:
+    """Yield the key of each sentence that the numbers call for, with what fills it."""
     gru, transformer = results["rows"]
     names = {row["kind"]: say(CALLED[row["kind"]]) for row in results["rows"]}
     ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])
-    sentence = (
-        _("After {steps} steps, both ({ahead}, {behind}) got {high} of {tests} unseen dates wholly right ({low}).")
-        if ahead["accuracy"] == behind["accuracy"]
-        else _("After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}.")
-    )
-    said = [
-        say(
-            sentence,
+    yield (
+        "equal" if ahead["accuracy"] == behind["accuracy"] else "ahead",
+        dict(
             ahead=names[ahead["kind"]],
             behind=names[behind["kind"]],
             high=report.share(ahead["accuracy"]),
             low=report.share(behind["accuracy"]),
             steps=results["sizes"]["steps"],
             tests=results["sizes"]["tests"],
-        )
-    ]
+        ),
+    )
     slower, faster = sorted(results["rows"], key=lambda row: -row["seconds_per_step"])
-    said.append(
-        say(
-            "A training step took the GRU {gru} and the Transformer {transformer} ({threads}): the {faster} was "
-            "{ratio} times as fast. The GRU reads and writes one character after the other; the Transformer reads "
-            "all of them at once and, while training, writes all at once.",
+    yield (
+        "speed",
+        dict(
             gru=report.duration(gru["seconds_per_step"]),
             transformer=report.duration(transformer["seconds_per_step"]),
             faster=names[faster["kind"]],
             ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
             threads=report.threads(results["threads"]),
-        )
+        ),
     )
-    years = [one["year"] for one in results["alignments"]]
+    years, head = [one["year"] for one in results["alignments"]], results["alignments"][1]["head"]
     if None in years:
-        said.append(
-            say(
-                "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
-                "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)",
-                head=results["alignments"][1]["head"],
-            )
-        )
+        yield "no year", dict(head=head)
     else:
-        said.append(
-            say(
-                "Writing the year, the GRU put {gru} of its attention on the very digit that it copies; of the "
-                "Transformer's heads, {head} (layer.head) did so most, with {transformer}.",
-                gru=f"{years[0]:.2f}",
-                transformer=f"{years[1]:.2f}",
-                head=results["alignments"][1]["head"],
-            )
-        )
-    return paragraph([*said, *report.noise(results["busy"])])
+        yield "years", dict(gru=f"{years[0]:.2f}", transformer=f"{years[1]:.2f}", head=head)
 
 
-def draw(results: dict[str, Any], path: str | Path | None = None) -> Figure:
+def draw(results: Results, path: str | Path | None = None) -> Figure:
     """The two alignments side by side, and how both learned."""
     text = results["sizes"]["text"]
     across = max(len(results["alignments"][0]["keys"]), 12)

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ..disk.atomic_files import write_file
+from ..disk.bounded_reading import JsonObject
 
 NAME = ".hashes.json"
 CHUNK = 1 << 22
@@ -52,7 +52,7 @@ def forget(home: Path, folder: Path) -> None:
         write(home, kept)
 
 
-def read(home: Path) -> dict[str, Any]:
+def read(home: Path) -> JsonObject:
     """The notes; none where the file is absent or damaged: then everything is looked at again."""
     try:
         told = json.loads((home / NAME).read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def read(home: Path) -> dict[str, Any]:
     return told if isinstance(told, dict) else {}
 
 
-def write(home: Path, notes: dict[str, Any]) -> None:
+def write(home: Path, notes: JsonObject) -> None:
     """All at once; a cache that can't be written to is only slower."""
     with suppress(OSError):
         write_file(home / NAME, json.dumps(notes, indent=1, sort_keys=True))

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..disk.bounded_reading import is_plain
 from ..i18n import Problem, _, all_of, pip_install, quoted
@@ -86,7 +86,23 @@ def fetched(home: Path) -> list[Repository]:
     return [repository for repository in found if repository.path]
 
 
-def download(repository: Repository, out: Path, progress: Callable[[int, int], None], api: Any = None) -> None:
+class HubFile(Protocol):
+    """What the hub lists of a file; beside these `lfs.sha256` of a large one, `blob_id` of any other."""
+
+    rfilename: str
+    size: int | None
+
+
+class HubApi(Protocol):
+    """What is asked of huggingface_hub."""
+
+    def model_info(self, repo_id: str, /, *, revision: str | None, files_metadata: bool) -> Any: ...
+    def hf_hub_download(self, repo_id: str, filename: str, /, *, revision: str, local_dir: Path) -> object: ...
+
+
+def download(
+    repository: Repository, out: Path, progress: Callable[[int, int], None], api: HubApi | None = None
+) -> None:
     """Bring the wanted files of a repository into a folder, each compared with the hash that the hub lists."""
     api = api or _library(repository)
     try:
@@ -107,7 +123,7 @@ def download(repository: Repository, out: Path, progress: Callable[[int, int], N
     progress(total, total)
 
 
-def choose(repository: Repository, files: dict[str, Any]) -> list[Any]:
+def choose(repository: Repository, files: dict[str, HubFile]) -> list[HubFile]:
     """The files worth fetching: weights in the first folder only, safetensors rather than GGUF, never pickles."""
     here = sorted(name for name in files if "/" not in name)
     ggufs = _like(here, "*.gguf")
@@ -156,14 +172,14 @@ def _like(names: list[str], *patterns: str) -> list[str]:
     return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
 
 
-def _verify(repository: Repository, file: Path, stated: Any) -> None:
+def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
     """Compare a file with the hash that the hub lists: sha256 of a large one, git's name of its content of any other."""
     if not file.is_file() or file.is_symlink() or (stated.size is not None and file.stat().st_size != stated.size):
         raise Problem(
             "{file} of {name} did not arrive whole and was not used: try again", name=repository.name, file=file.name
         )
-    if getattr(stated, "lfs", None):
-        kind, expected = "sha256", getattr(stated.lfs, "sha256", None)
+    if large := getattr(stated, "lfs", None):
+        kind, expected = "sha256", getattr(large, "sha256", None)
     else:
         kind, expected = "git sha1", getattr(stated, "blob_id", None)
     if not expected:
@@ -190,7 +206,7 @@ def _verify(repository: Repository, file: Path, stated: Any) -> None:
         )
 
 
-def _library(repository: Repository) -> Any:
+def _library(repository: Repository) -> HubApi:
     try:
         import huggingface_hub
         from huggingface_hub import utils  # a module of its own: no attribute until it is imported

@@ -19,9 +19,9 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from ..disk.bounded_reading import JsonObject
 from ..i18n import Problem, quoted
 from .transfer import NetworkSettings, origin
 
@@ -178,7 +178,7 @@ class _Uv:
 
 def _uv_settings(environ: Mapping[str, str]) -> _Uv:
     """Return uv's settings: a variable UV_… replaces what the files of user and system say."""
-    tables: dict[str, Any] = {}
+    tables: JsonObject = {}
     for file in _uv_files(environ):
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8"))

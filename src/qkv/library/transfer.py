@@ -13,8 +13,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
 from urllib.request import url2pathname
 
@@ -100,7 +101,7 @@ class Client:
             self.sleep(2**attempt)
         raise TransferError(_unreachable(url, Message("the connection was closed too early")))
 
-    def _read_chunks(self, response: Any, limit: int) -> bytes | None:
+    def _read_chunks(self, response: HTTPResponse, limit: int) -> bytes | None:
         """Return the body of a response; None if the connection broke before its end."""
         body, expected = b"", _length(response)
         try:
@@ -128,7 +129,7 @@ class Client:
                 self.sleep(2**failures)
         raise TransferError(_unreachable(url, Message("the connection was closed too early")))
 
-    def _continue(self, url: str, out: Any, size: int, progress: Progress) -> bool:
+    def _continue(self, url: str, out: BinaryIO, size: int, progress: Progress) -> bool:
         """Append the rest of a file; True if it is complete, False if the connection broke."""
         done = out.tell()
         with self._open(url, {"Range": f"bytes={done}-"} if done else {}) as response:
@@ -150,7 +151,7 @@ class Client:
         return True
 
     @contextmanager
-    def _open(self, url: str, headers: dict[str, str]) -> Iterator[Any]:
+    def _open(self, url: str, headers: dict[str, str]) -> Iterator[HTTPResponse]:
         """Open an http: or https: URL, waiting for busy servers."""
         if urlsplit(url).scheme not in ("http", "https"):
             raise TransferError(Message("{url} is not an http, https or file address", url=url))
@@ -263,7 +264,7 @@ def _copy(source: Path, target: Path, size: int, progress: Progress) -> None:
             progress(min(done, size), size)
 
 
-def _length(response: Any) -> int:
+def _length(response: HTTPResponse) -> int:
     """Return the length that a response states, 0 if none."""
     stated = response.headers.get("Content-Length", "")
     return int(stated) if stated.isdecimal() else 0

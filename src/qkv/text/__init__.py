@@ -1,8 +1,9 @@
 """Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch.
 
-Read in this order: `tokenizer`, `vocabulary`, `tokenizer_folder`, `imported_tokenizers`, `sentencepiece`, `token_bytes`,
-`corpus`, `shards`, `dataset`, `seeded_rng`, `length_batches`, `mlm_masking`, `pairs`, `labelled_texts`, `dates`,
-`sequence_tasks`, `picture_tokens`, `conversations`, `chat_templates`, `template_process`, `generation_defaults`.
+Read in this order: `tokenizer`, `library_tokenizer`, `token_bytes`, `vocabulary`, `sentencepiece`, `imported_tokenizers`,
+`tokenizer_folder`, `generation_defaults`, `chat_templates`, `template_process`, `corpus`, `shards`, `dataset`,
+`length_batches`, `pairs`, `labelled_texts`, `conversations`, `mlm_masking`, `seeded_rng`, `dates`, `sequence_tasks`,
+`picture_tokens`.
 """
 
 from .corpus import Corpus

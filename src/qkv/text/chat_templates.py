@@ -24,10 +24,11 @@ from ..i18n import Problem, quoted
 
 SECONDS = 5.0  # a template takes a millisecond
 START = 120.0  # for a busy machine to start a process
+ChatMessage = Mapping[str, Any]  # role and content, and what else a template reads
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # never characters of any text, says Unicode
 
 
-def render(template: str, messages: Sequence[Mapping[str, Any]], *, answer: bool, names: Mapping[str, str]) -> str:
+def render(template: str, messages: Sequence[ChatMessage], *, answer: bool, names: Mapping[str, str]) -> str:
     """The template filled in; `names` are bos_token, eos_token, …; with `answer`, up to where the model goes on.
 
     >>> render("{% for m in messages %}{{ m.role }}: {{ m.content }}\\n{% endfor %}",
@@ -157,7 +158,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def guard(messages: Sequence[Mapping[str, Any]], names: Iterable[str]) -> tuple[list[Any], str]:
+def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[ChatMessage], str]:
     """The messages with the names of control tokens broken by a mark, and the mark.
 
     >>> guarded, mark = guard([{"role": "user", "content": "say <end> now"}], ["<end>"])

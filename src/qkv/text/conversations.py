@@ -8,24 +8,25 @@ Legend: B batch, N tokens of the longest chat of a batch.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..disk.bounded_reading import parse_json
 from ..i18n import Message, Problem
+from .chat_templates import ChatMessage
 from .length_batches import Pools
 from .pairs import lines, pad
 from .tokenizer import Tokenizer
 
-Messages = list[dict[str, Any]]
+Messages = Sequence[ChatMessage]
 IGNORED = -100  # the label of a token that isn't learned
 ASSISTANT = "assistant"
 
 
-class Row(NamedTuple):
+class ChatRow(NamedTuple):
     """A chat, or its beginning, as tokens; `answered` are those that the assistant says."""
 
     ids: list[int]
@@ -57,7 +58,7 @@ def read_chats(path: str | Path) -> list[Messages]:
     return found
 
 
-def _checked(path: Path, number: int, messages: Any) -> Messages:
+def _checked(path: Path, number: int, messages: object) -> Messages:
     if not isinstance(messages, list) or not messages:
         raise _wrong(path, number, Message("it has no list of messages"))
     for message in messages:
@@ -88,7 +89,7 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
     return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
 
 
-def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:
+def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[ChatRow]:
     r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
 
     Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
@@ -114,10 +115,10 @@ def laid_out(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], most: 
     answered = np.zeros(len(longest), dtype=bool)
     for row in rows:
         answered[: len(row.ids)] |= row.answered
-    return [Row(longest, answered.tolist())]
+    return [ChatRow(longest, answered.tolist())]
 
 
-def _until(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], at: int) -> Row:
+def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
     """A chat up to the end of one answer, which alone counts as said."""
     before = tokenizer.chat(messages[:at], answer=True) if at else _opened(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
@@ -127,10 +128,10 @@ def _until(tokenizer: Tokenizer, messages: Sequence[Mapping[str, Any]], at: int)
             "answers can't be told from the rest"
         )
     end = next((i + 1 for i in range(len(before), len(ids)) if ids[i] in tokenizer.ends), len(ids))
-    return Row(ids[:end], [i >= len(before) for i in range(end)])
+    return ChatRow(ids[:end], [i >= len(before) for i in range(end)])
 
 
-def _opened(tokenizer: Tokenizer, first: Mapping[str, Any]) -> list[int]:
+def _opened(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
     """What stands before an answer that opens a chat: the template is not made for no messages at all."""
     empty = tokenizer.chat([{**first, "content": ""}], answer=False)
     ids = tokenizer.chat([first], answer=False)
@@ -146,7 +147,7 @@ class Chats:
     def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
         rows = [row for messages in chats for row in laid_out(tokenizer, messages, most + 1)]
         self.cut = sum(len(row.ids) > most + 1 for row in rows)
-        short = [Row(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
+        short = [ChatRow(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
         self.rows = [row for row in short if any(row.answered[1:])]
         self.lost = len(rows) - len(self.rows)
         if not self.rows:

@@ -10,11 +10,10 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ..disk.bounded_reading import is_plain, read_json, read_text
+from ..disk.bounded_reading import JsonObject, is_plain, read_json, read_text
 from ..i18n import Message, Problem, _
 from .seeded_rng import dice
 
@@ -108,7 +107,7 @@ class Dataset:
         self,
         train: Sequence[np.ndarray],
         validation: Sequence[np.ndarray],
-        index: dict[str, Any],
+        index: JsonObject,
         checks: Sequence[BlockCheck | None] = (),
     ) -> None:
         self.train, self.validation = Shards(train, checks[: len(train)]), Shards(validation, checks[len(train) :])
@@ -215,7 +214,7 @@ class Dataset:
         return shards
 
 
-def read_index(folder: Path) -> dict[str, Any] | None:
+def read_index(folder: Path) -> JsonObject | None:
     """The index of prepared tokens, or None where there is none."""
     file = folder / "index.json"
     if not file.is_file():
@@ -228,10 +227,10 @@ def read_index(folder: Path) -> dict[str, Any] | None:
     return index
 
 
-def _is_index(index: dict[str, Any]) -> bool:
+def _is_index(index: JsonObject) -> bool:
     """Does it list shards as `prepare` does?"""
 
-    def is_shard(shard: Any) -> bool:
+    def is_shard(shard: object) -> bool:
         return (
             isinstance(shard, dict)
             and is_plain(shard.get("file"))

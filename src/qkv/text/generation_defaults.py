@@ -6,9 +6,12 @@ named, once, when the folder is read. How long a text may get is for whoever ask
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from ..disk.bounded_reading import JsonObject
+
+GENERATION_CONFIG = "generation_config.json"
 # Settings that change no token, or are told elsewhere: special tokens, speed, what else is given back, how long.
 SILENT = (
     *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"),
@@ -21,7 +24,7 @@ SILENT = (
     *("continuous_batching_config", "prefill_chunk_size"),
 )
 # Settings that would change the text, and the values at which they don't.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict(typical_p=(1.0,), epsilon_cutoff=(0.0,), eta_cutoff=(0.0,), min_p=(0.0,), top_h=(1.0,)),
     **dict(encoder_repetition_penalty=(1.0,), guidance_scale=(1.0,), num_beam_groups=(1,), diversity_penalty=(0.0,)),
     **dict(penalty_alpha=(0.0,), renormalize_logits=(False,), token_healing=(False,), sequence_bias=({},)),
@@ -61,7 +64,7 @@ class Habits:
         """Is every token allowed everywhere?"""
         return all(not getattr(self, name) for name in RULES)
 
-    def sampling(self) -> dict[str, Any]:
+    def sampling(self) -> dict[str, float | None]:
         """How tokens are drawn, where the files say whether they are; else nothing."""
         if self.do_sample is None:
             return {}
@@ -69,7 +72,7 @@ class Habits:
             return {"temperature": 0.0}
         return {"temperature": self.temperature or 1.0, "top_k": self.top_k or None, "top_p": self.top_p}
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> JsonObject:
         """As a generation_config.json says it: only what is not as usual."""
         usual = Habits()
         return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
@@ -88,13 +91,13 @@ RULES = (
 )
 
 
-def read(told: dict[str, Any], vocab: int, whole: bool = True) -> tuple[Habits, dict[str, Any]]:
+def read(told: JsonObject, vocab: int, whole: bool = True) -> tuple[Habits, JsonObject]:
     """The habits that settings tell of, and those of the settings that are not obeyed.
 
     Not `whole`: they stand among others, as in config.json, and unknown names are no business of ours.
     """
-    found: dict[str, Any] = {}
-    strange: dict[str, Any] = {}
+    found: JsonObject = {}
+    strange: JsonObject = {}
     for name, value in told.items():
         if value is None or name in SILENT:
             continue
@@ -115,63 +118,66 @@ def read(told: dict[str, Any], vocab: int, whole: bool = True) -> tuple[Habits, 
     return habits, strange
 
 
-def _count(value: Any, vocab: int) -> int | None:
+def _count(value: object, vocab: int) -> int | None:
     return value if type(value) is int and value >= 0 else None
 
 
-def _number(value: Any, vocab: int) -> float | None:
+def _number(value: object, vocab: int) -> float | None:
     """No bool, not infinite, and no integer that a float can't hold."""
-    return float(value) if type(value) in (int, float) and abs(value) < 1e300 else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        return None
+    return float(value)
 
 
-def _above(value: Any, vocab: int) -> float | None:
+def _above(value: object, vocab: int) -> float | None:
     number = _number(value, vocab)
     return number if number is not None and number > 0 else None
 
 
-def _share(value: Any, vocab: int) -> float | None:
+def _share(value: object, vocab: int) -> float | None:
     number = _above(value, vocab)
     return number if number is not None and number <= 1 else None
 
 
-def _token(value: Any, vocab: int) -> int | None:
+def _token(value: object, vocab: int) -> int | None:
     return value if type(value) is int and 0 <= value < vocab else None
 
 
-def _tokens(value: Any, vocab: int) -> tuple[int, ...] | None:
+def _tokens(value: object, vocab: int) -> tuple[int, ...] | None:
     """One or many; a vocabulary may have fewer names than the model has rows, so the number is not looked at."""
     many = value if isinstance(value, list) else [value]
-    return tuple(many) if all(type(i) is int and i >= 0 for i in many) else None
+    ids = tuple(i for i in many if type(i) is int and i >= 0)
+    return ids if len(ids) == len(many) else None
 
 
-def _words(value: Any, vocab: int) -> tuple[tuple[int, ...], ...] | None:
+def _words(value: object, vocab: int) -> tuple[tuple[int, ...], ...] | None:
     if not isinstance(value, list) or not all(isinstance(word, list) and word for word in value):
         return None
     words = [_tokens(word, vocab) for word in value]
     return None if None in words else tuple(word for word in words if word)
 
 
-def _decay(value: Any, vocab: int) -> tuple[int, float] | None:
+def _decay(value: object, vocab: int) -> tuple[int, float] | None:
     if not isinstance(value, list) or len(value) != 2 or _count(value[0], vocab) is None:
         return None
     factor = _above(value[1], vocab)
     return None if factor is None else (value[0], factor)
 
 
-def _beams(value: Any, vocab: int) -> int | None:
+def _beams(value: object, vocab: int) -> int | None:
     return value if type(value) is int and 1 <= value <= 1024 else None
 
 
-def _exponent(value: Any, vocab: int) -> float | None:
+def _exponent(value: object, vocab: int) -> float | None:
     number = _number(value, vocab)
     return number if number is not None and abs(number) <= 50 else None
 
 
-def _bool(value: Any, vocab: int) -> bool | None:
+def _bool(value: object, vocab: int) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-READERS: dict[str, Any] = {
+READERS: dict[str, Callable[[object, int], object]] = {
     **dict(forced_bos_token_id=_token, forced_eos_token_id=_tokens, min_length=_count, min_new_tokens=_count),
     **dict(suppress_tokens=_tokens, begin_suppress_tokens=_tokens, bad_words_ids=_words, no_repeat_ngram_size=_count),
     **dict(encoder_no_repeat_ngram_size=_count, repetition_penalty=_above, exponential_decay_length_penalty=_decay),

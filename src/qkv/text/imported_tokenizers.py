@@ -9,16 +9,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
-from ..disk.bounded_reading import reading
+from ..disk.bounded_reading import JsonObject, reading
 from ..i18n import Problem, _, all_of
 from . import sentencepiece
+from .library_tokenizer import byte_level, refuse_long
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
-from .tokenizer import BPE, Tokenizer, byte_level, refuse_long
+from .tokenizer import BPE, Tokenizer
 
 SPACE = "▁"  # how SentencePiece writes a space
 
@@ -51,13 +51,13 @@ ENDS = (
 )
 
 
-def from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
+def from_gguf(vocabulary: JsonObject) -> Tokenizer:
     """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
     with reading(None, _("the vocabulary is damaged ({why}): fetch or copy the model again")):
         return _from_gguf(vocabulary)
 
 
-def _from_gguf(vocabulary: dict[str, Any]) -> Tokenizer:
+def _from_gguf(vocabulary: JsonObject) -> Tokenizer:
     kind = vocabulary.get("ggml.model")
     if kind not in GGUF:
         raise Problem("this GGUF has a tokenizer of kind {model}: {known} can be read", model=kind, known=all_of(GGUF))
@@ -237,7 +237,9 @@ def _merges(pieces: Pieces) -> list[tuple[str, str]]:
     return [(left, right) for _, _, left, right in ways]
 
 
-def byte_pairs(vocab: dict[str, int], merges: Sequence[Any], cut: str = "gpt2", prefix_space: bool = False) -> Library:
+def byte_pairs(
+    vocab: dict[str, int], merges: Sequence[str | Sequence[str]], cut: str = "gpt2", prefix_space: bool = False
+) -> Library:
     """Byte-level BPE: cut the text in a family's way, then join bytes in the order of the merges."""
     pairs = []
     for merge in merges:
@@ -300,7 +302,7 @@ GGUF_ROLES = {
 }
 
 
-def _gguf_bytes(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+def _gguf_bytes(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     pre = vocabulary.get("ggml.pre") or ""
     if pre not in CUTS:
         raise Problem(
@@ -313,7 +315,7 @@ def _gguf_bytes(vocabulary: dict[str, Any], tokens: list[str], types: list[int])
     return byte_pairs(vocab, vocabulary.get("ggml.merges") or [], CUTS[pre])
 
 
-def _gguf_pieces(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+def _gguf_pieces(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     scores = vocabulary.get("ggml.scores") or []
     if len(scores) != len(tokens):
         raise Problem(
@@ -336,7 +338,7 @@ def _gguf_pieces(vocabulary: dict[str, Any], tokens: list[str], types: list[int]
     )
 
 
-def _gguf_words(vocabulary: dict[str, Any], tokens: list[str], types: list[int]) -> Library:
+def _gguf_words(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     """GGUF writes a piece that begins a word with ▁, and one that goes on with it bare."""
 
     def spelled(token: str) -> str:
@@ -348,7 +350,7 @@ def _gguf_words(vocabulary: dict[str, Any], tokens: list[str], types: list[int])
     return word_pieces({spelled(token): i for i, token in enumerate(tokens)}, lowercase=lowercase)
 
 
-GGUF: dict[str, Callable[[dict[str, Any], list[str], list[int]], Library]] = {
+GGUF: dict[str, Callable[[JsonObject, list[str], list[int]], Library]] = {
     "gpt2": _gguf_bytes,
     "llama": _gguf_pieces,
     "t5": _gguf_pieces,

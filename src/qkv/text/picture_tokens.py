@@ -8,9 +8,9 @@ window knows of each place only what is drawn about it.
 
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..i18n import Problem, quoted
 
@@ -48,7 +48,7 @@ def read(file: str | Path) -> np.ndarray:
     return grey(pixels)
 
 
-def grey(pixels: Any) -> np.ndarray:
+def grey(pixels: ArrayLike) -> np.ndarray:
     """Shades of grey of a picture as decoders give it: (height, width) or (height, width, channels), whole numbers or 0 to 1.
 
     >>> grey(np.uint8([[[255, 0, 0, 255], [0, 0, 0, 0]]])).round(2).tolist(), grey(np.uint16([[0, 65535]])).tolist()

@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..disk.atomic_files import atomic_write
+from ..disk.bounded_reading import JsonObject
 from ..i18n import Problem
 from .corpus import Block, Corpus, Position, pieces
 from .dataset import BLOCK, FORMAT, HASHES, Dataset, read_index
@@ -76,7 +76,7 @@ def prepare(
 
 
 def _fill(
-    folder: Path, index: dict[str, Any], corpus: Corpus, tokenizer: Tokenizer, cut: Position, progress: Progress
+    folder: Path, index: JsonObject, corpus: Corpus, tokenizer: Tokenizer, cut: Position, progress: Progress
 ) -> None:
     before = corpus.sizes_before()
     for split, first, last in (("train", corpus.start, cut), ("validation", cut, corpus.end)):
@@ -140,6 +140,6 @@ def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
     return np.concatenate([[tokenizer.eos], ids]) if joined and tokenizer.eos is not None else ids
 
 
-def _write_index(folder: Path, index: dict[str, Any]) -> None:
+def _write_index(folder: Path, index: JsonObject) -> None:
     with atomic_write(folder / "index.json") as file:
         file.write((json.dumps(index, indent=2) + "\n").encode())

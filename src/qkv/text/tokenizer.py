@@ -8,29 +8,26 @@ Special tokens never come out of plain text: a book that happens to contain "[EO
 characters. `encode(text, special=True)` is for prompts that mean them, as in "the [MASK] sat".
 """
 
-import base64
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Encoding, decoders, models
 from tokenizers import Tokenizer as Library
 from tokenizers.decoders import DecodeStream
 
 from ..disk.atomic_files import write_file
 from ..disk.bounded_reading import reading
-from ..i18n import Problem, _, all_of
+from ..i18n import Problem, _
 from . import chat_templates
+from . import library_tokenizer as libraries
 from .generation_defaults import Habits
-from .sentencepiece import Charsmap
+from .library_tokenizer import SPECIAL, add_special, byte_level
 from .token_bytes import LETTERS, is_begun, show, spelling
-
-LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
-SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
 
 
 class Tokenizer:
@@ -61,7 +58,7 @@ class Tokenizer:
         self.library.no_truncation()  # some files ask for both, which would change a text's length
         self.library.no_padding()
         known = library.get_vocab()
-        _refuse_unknown(library, known)
+        libraries.refuse_unknown(library, known)
         self.special = {role: name for role, name in (special or {}).items() if name in known}
         self._added = {token.content: token.special for token in library.get_added_tokens_decoder().values()}
         self._named = {name: known[name] for name in self.special.values()}
@@ -72,10 +69,10 @@ class Tokenizer:
         self._own_cutter = cutter
         self._prepare: Callable[[str], str] | None = None
         if cutter is None:
-            self._lookup, self._cutter = None, _unmatched(library)
+            self._lookup, self._cutter = None, libraries.unmatched(library)
         else:
             self._lookup = {name: i for name, i in known.items() if name not in self._named}
-            self._prepare, self._cutter = _charsmap(cutter), _unmatched(cutter, charsmap=False)
+            self._prepare, self._cutter = libraries.charsmap(cutter), libraries.unmatched(cutter, keep_charsmap=False)
         self.pad, self.bos, self.eos, self.mask, self.unk = (self._named.get(self.special.get(r, "")) for r in SPECIAL)
         # In the byte pairs that qkv learns, a word's token holds the blank before it, so [MASK] stands for both.
         self._mask_takes_blank = (
@@ -155,10 +152,8 @@ class Tokenizer:
         >>> Bytes.make().encode_array(["a", "bc"])
         array([97, 98, 99], dtype=uint32)
         """
-        batches = self.encode_batch(texts)
-        return (
-            np.concatenate([np.asarray(ids, dtype=np.uint32) for ids in batches]) if batches else np.zeros(0, np.uint32)
-        )
+        arrays = [np.asarray(ids, dtype=np.uint32) for ids in self.encode_batch(texts)]
+        return np.concatenate([np.zeros(0, np.uint32), *arrays])
 
     def frame(self, ids: Sequence[int]) -> list[int]:
         """The ids with what the model expects around a text: [CLS] … [SEP], <s> …, … </s>, or nothing.
@@ -169,7 +164,7 @@ class Tokenizer:
         before, after = self._around
         return [*before, *(int(i) for i in ids), *after]
 
-    def chat(self, messages: Sequence[Mapping[str, Any]], *, answer: bool = True) -> list[int]:
+    def chat(self, messages: Sequence[chat_templates.ChatMessage], *, answer: bool = True) -> list[int]:
         r"""The ids of a chat by the model's own template; with `answer`, up to where the model's turn begins.
 
         Messages are {"role": "system" | "user" | "assistant", "content": …}. Control tokens come from the template
@@ -190,7 +185,7 @@ class Tokenizer:
                 raise Problem('a message is {{"role": …, "content": …}}, not {message}', message=str(message)[:80])
             for value in message.values():
                 if isinstance(value, str):
-                    _refuse_surrogates(value)
+                    libraries.refuse_surrogates(value)
         names = {f"{role}_token": name for role, name in self.special.items()}
         guarded, mark = chat_templates.guard(messages, self._named)
         text = chat_templates.render(self.template, guarded, answer=answer, names=names)
@@ -269,7 +264,10 @@ class Tokenizer:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        config: dict[str, object] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+        }
         config |= {f"{role}_token": name for role, name in self.special.items()}
         if self.start != self.bos:
             config["decoder_start_token_id"] = self.start
@@ -303,24 +301,25 @@ class Tokenizer:
             return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
 
     def _prepared(self, text: str) -> str:
-        _refuse_surrogates(text)
+        libraries.refuse_surrogates(text)
         return text if self._prepare is None else self._prepare(text)
 
-    def _numbered(self, cut: Any) -> list[int]:
+    def _numbered(self, cut: Encoding) -> list[int]:
         if self._lookup is None:
             return cut.ids
-        ids = [self._lookup.get(name, self.unk) for name in cut.tokens]
-        if None in ids:
-            raise Problem(
-                "this tokenizer has no token for {piece}, and none for what it doesn't know",
-                piece=repr(cut.tokens[ids.index(None)]),
-            )
-        return ids  # type: ignore[return-value]
+        ids = []
+        for name in cut.tokens:
+            if (i := self._lookup.get(name, self.unk)) is None:
+                raise Problem(
+                    "this tokenizer has no token for {piece}, and none for what it doesn't know", piece=repr(name)
+                )
+            ids.append(i)
+        return ids
 
     def _encode_special(self, text: str) -> list[int]:
         if self._own_cutter is not None:
             return self._split_special(text, self._encode)
-        _refuse_surrogates(text)
+        libraries.refuse_surrogates(text)
         with reading(None, _("this tokenizer can't cut the text: {why}")):
             return self._recognising.encode(text, add_special_tokens=False).ids
 
@@ -409,7 +408,7 @@ class Bytes(BPE):
         return cls(library, add_special(library, special), why)
 
     def _encode(self, text: str) -> list[int]:
-        _refuse_surrogates(text)
+        libraries.refuse_surrogates(text)
         return list(text.encode())
 
     def _encode_special(self, text: str) -> list[int]:
@@ -459,10 +458,8 @@ class Characters(Tokenizer):
             raise Problem("the alphabet is empty: give the text, or the characters, that the tokenizer should know")
         special = list(special)
         vocab = {letter: i for i, letter in enumerate(letters)}
-        unk = {}
-        if "unk" in special:  # the library wants its unknown token inside the vocabulary
-            vocab[SPECIAL["unk"]] = len(vocab)
-            unk = {"unk_token": SPECIAL["unk"]}
+        unk = {"unk_token": SPECIAL["unk"]} if "unk" in special else {}
+        vocab |= dict.fromkeys(unk.values(), len(letters))  # the library wants it inside the vocabulary
         library = Library(models.BPE(vocab=vocab, merges=[], **unk))
         library.decoder = decoders.Fuse()
         return cls(library, add_special(library, special), why)
@@ -501,102 +498,3 @@ class Characters(Tokenizer):
             n=len(self._table),
             shown=shown,
         )
-
-
-def byte_level(model: models.Model) -> Library:
-    """A library tokenizer that works on the bytes of UTF-8, with no unknown text."""
-    library = Library(model)
-    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    library.decoder = decoders.ByteLevel()
-    return library
-
-
-def add_special(library: Library, roles: Iterable[str], *, words: bool = False) -> dict[str, str]:
-    """Add special tokens by role at the end of the vocabulary, and give role -> name.
-
-    With `words`, a word's token holds the blank before it, so [MASK] in place of a word takes that blank too.
-    """
-    chosen = {}
-    for role in roles:
-        if role not in SPECIAL:
-            raise Problem(
-                "there is no special token {role}: choose from {roles}", role=repr(role), roles=all_of(SPECIAL)
-            )
-        chosen[role] = SPECIAL[role]
-    library.add_special_tokens(
-        [
-            AddedToken(name, special=True, normalized=False, lstrip=words and role == "mask")
-            for role, name in chosen.items()
-        ]
-    )
-    return chosen
-
-
-def _refuse_unknown(library: Library, known: Mapping[str, int]) -> None:
-    """Refuse a vocabulary that lacks its own token for what it doesn't know: some texts would work and others not."""
-    name = getattr(library.model, "unk_token", None)
-    if name is not None and name not in known:
-        raise Problem(
-            "its vocabulary lacks {name}, its own token for what it doesn't know: fetch or copy the model again",
-            name=repr(name),
-        )
-
-
-def refuse_long(names: Iterable[str]) -> None:
-    """Refuse a vocabulary with a token that is too long for the library."""
-    longest = max(names, key=len, default="")
-    if len(longest) > LONGEST:
-        raise Problem(
-            "a token of its vocabulary, {begins}…, has {n} characters and none may have more than {most}",
-            n=f"{len(longest):,}",
-            most=f"{LONGEST:,}",
-            begins=repr(longest[:20]),
-        )
-
-
-def _charsmap(library: Library) -> Callable[[str], str] | None:
-    """SentencePiece's map of characters in a library's normalizer, to be followed as SentencePiece does."""
-    told = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
-    for step in told.get("normalizers", ()):
-        if step.get("type") == "Precompiled":
-            return Charsmap(base64.b64decode(step["precompiled_charsmap"]))
-    return None
-
-
-def _unmatched(library: Library, charsmap: bool = True) -> Library:
-    """A unigram model finds any piece in a text, control tokens too: a copy where these have names no text holds.
-
-    Without `charsmap` the copy leaves the map of characters to us.
-    """
-    if charsmap and not isinstance(library.model, models.Unigram):
-        return library
-    saved = json.loads(library.to_str())
-    if not charsmap:
-        steps = saved["normalizer"]["normalizers"]
-        saved["normalizer"]["normalizers"] = [step for step in steps if step["type"] != "Precompiled"]
-    if saved["model"]["type"] != "Unigram":
-        copy = Library.from_str(json.dumps(saved))
-        copy.encode_special_tokens = True
-        return copy
-    special = {token["content"] for token in saved["added_tokens"] if token["special"]}
-    vocab, unknown = saved["model"]["vocab"], saved["model"].get("unk_id")
-    for at, (name, score) in enumerate(vocab):
-        if name in special or at == unknown:
-            vocab[at] = [f"\ufdd0{name}", score]
-    for token in saved["added_tokens"]:  # renamed, not left out: those after them would move up and get their ids
-        if token["special"]:
-            token["content"] = f"\ufdd0{token['content']}"
-    saved["post_processor"] = None
-    return Library.from_str(json.dumps(saved))
-
-
-def _refuse_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise Problem(
-            "the text holds half a character, {code}, at position {at}: it was cut or read in the wrong encoding; "
-            "read it as UTF-8",
-            code=f"U+{ord(text[error.start]):04X}",
-            at=error.start,
-        ) from None

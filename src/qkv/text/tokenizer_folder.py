@@ -13,12 +13,13 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..disk.bounded_reading import read_json, read_table, read_text, reading
+from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading
 from ..i18n import Message, Notice, Problem, _, all_of
 from . import generation_defaults, imported_tokenizers
+from .library_tokenizer import SPECIAL, refuse_long
 from .sentencepiece import check_charsmap
 from .token_bytes import LETTERS
-from .tokenizer import BPE, SPECIAL, Bytes, Characters, Tokenizer, refuse_long
+from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
 ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
@@ -49,7 +50,7 @@ def load(path: str | Path) -> Tokenizer:
 
 def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
-    settings = _Settings(folder)
+    settings = _TokenizerFiles(folder)
     if not file.is_file() and path.is_dir():
         made = _from_parts(folder, settings)
         if made is None:
@@ -66,7 +67,7 @@ def _load(path: Path, file: Path) -> Tokenizer:
     return made
 
 
-def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tokenizer:
+def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) -> Tokenizer:
     library, saved = _library(file)
     kind = _kind_of(saved)
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
@@ -88,7 +89,7 @@ def _from_json(file: Path, settings: "_Settings", cutter: Library | None) -> Tok
     return kind(library, roles)
 
 
-def _library(file: Path) -> tuple[Library, dict[str, Any]]:
+def _library(file: Path) -> tuple[Library, JsonObject]:
     """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
     with reading(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
         saved = read_table(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})"))
@@ -109,7 +110,7 @@ def _library(file: Path) -> tuple[Library, dict[str, Any]]:
         return Library.from_str(_text(file)), saved
 
 
-def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
+def _kind_of(saved: JsonObject) -> type[Tokenizer]:
     model, pre, decoder = saved["model"], saved["pre_tokenizer"] or {}, saved["decoder"] or {}
     if model.get("type") != "BPE":
         return Tokenizer
@@ -120,7 +121,7 @@ def _kind_of(saved: dict[str, Any]) -> type[Tokenizer]:
     return Characters if plain and decoder.get("type") == "Fuse" and not pre else Tokenizer
 
 
-def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
+def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
     """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
 
     def there(*names: str) -> bool:
@@ -168,7 +169,7 @@ def _from_parts(folder: Path, settings: "_Settings") -> Tokenizer | None:
     return _word_pieces(folder, settings) if there("vocab.txt") else None
 
 
-def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
+def _byte_pairs(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     vocab = _read(folder / "vocab.json")
     lines = _lines(folder / "merges.txt")
     merges = [line for line in lines if line.strip() and not line.startswith("#version")]
@@ -199,7 +200,7 @@ def _byte_pairs(folder: Path, settings: "_Settings") -> Tokenizer:
     return BPE(library, roles)
 
 
-def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
+def _word_pieces(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     vocab = {line: i for i, line in enumerate(_lines(folder / "vocab.txt"))}
     accents = settings.get("strip_accents")
     refuse_long(vocab)
@@ -218,7 +219,7 @@ def _word_pieces(folder: Path, settings: "_Settings") -> Tokenizer:
     return Tokenizer(library, roles)
 
 
-class _Settings:
+class _TokenizerFiles:
     """What the files around a tokenizer say about its special tokens."""
 
     def __init__(self, folder: Path) -> None:
@@ -265,7 +266,7 @@ class _Settings:
         ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
         return dict(sorted(ids.items(), key=lambda pair: pair[1]))
 
-    def _decoder(self) -> dict[str, Any]:
+    def _decoder(self) -> JsonObject:
         tokens = self.tokenizer.get("added_tokens_decoder")
         return {i: token for i, token in tokens.items() if isinstance(token, dict)} if isinstance(tokens, dict) else {}
 
@@ -280,7 +281,7 @@ class _Settings:
     def complete(self, made: Tokenizer) -> None:
         """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
 
-        def ids(*values: Any) -> list[int]:
+        def ids(*values: object) -> list[int]:
             flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
             return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
 
@@ -337,13 +338,13 @@ class _Settings:
         return template if isinstance(template, str) else None
 
 
-def _name(token: Any) -> str | None:
+def _name(token: object) -> str | None:
     """A token's name, written as itself or as a small table."""
     name = token.get("content") if isinstance(token, dict) else token
     return name if isinstance(name, str) else None
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> JsonObject:
     """A JSON table, empty if there is no such file."""
     if not file.is_file():
         return {}

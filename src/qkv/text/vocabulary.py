@@ -7,7 +7,8 @@ from typing import NamedTuple
 from tokenizers import models, pre_tokenizers, trainers
 
 from ..i18n import Problem, all_of
-from .tokenizer import BPE, Bytes, Characters, Tokenizer, add_special, byte_level
+from .library_tokenizer import add_special, byte_level
+from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 KINDS = ("characters", "bytes", "bpe")
 SMALL = 4_000_000  # characters of text below which a learned vocabulary has too few examples per piece

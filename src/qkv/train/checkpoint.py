@@ -18,6 +18,7 @@ from ..disk.bounded_reading import reading
 from ..disk.run_folder import (
     MOMENTA,
     WEIGHTS,
+    State,
     begin,
     check,
     explained,
@@ -34,12 +35,11 @@ from ..model.transformer import Transformer
 from .optim import Muon
 
 Shape = tuple[int, ...]
+Optimizers = list[torch.optim.Optimizer]
 UNREADABLE = _("{file} can't be read: {error}")
 
 
-def save_checkpoint(
-    folder: Path, step: int, model: nn.Module, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]
-) -> Path:
+def save_checkpoint(folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> Path:
     """Write checkpoints/STEP, then remove all but the last two and the best; gives its path."""
     with explained(folder, step):
         part = begin(folder, step)
@@ -54,9 +54,7 @@ def _weights(model: nn.Module) -> dict[str, bytes]:
     return {WEIGHTS: save(weights_of(model))}
 
 
-def load_checkpoint(
-    place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer] | None = None
-) -> dict[str, Any]:
+def load_checkpoint(place: Path, model: nn.Module, optimizers: Optimizers | None = None) -> State:
     """Put a checkpoint's weights (and momenta) back in place, bit for bit; gives its state."""
     if problem := check(place):
         raise problem
@@ -73,7 +71,7 @@ def load_checkpoint(
     return read_state(place)
 
 
-def save_shards(folder: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
+def save_shards(folder: Path, model: nn.Module, optimizers: Optimizers) -> None:
     """Every process writes the slices of weights and momenta that it holds, as safetensors (DCP)."""
     import torch.distributed.checkpoint as dcp
 
@@ -85,7 +83,7 @@ def save_shards(folder: Path, model: nn.Module, optimizers: list[torch.optim.Opt
         raise next(iter(error.failures.values()))[0] from error
 
 
-def load_shards(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], together: bool) -> None:
+def load_shards(place: Path, model: nn.Module, optimizers: Optimizers, together: bool) -> None:
     """Read weights and momenta, in slices or not, into a model that is cut in slices or not: DCP finds what goes where.
 
     Only files that state.json lists are read. `together`: all processes of the world call it, each for its slices;
@@ -160,7 +158,7 @@ def _join(parts: list[tuple[Shape, Shape]]) -> Shape | None:
     return rows, *rest
 
 
-def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dict[str, Tensor]:
+def momenta_of(model: nn.Module, optimizers: Optimizers) -> dict[str, Tensor]:
     """The optimizers' tensors as `parameter:what`."""
     names = {id(p): name for name, p in model.named_parameters()}
     found = {}
@@ -171,7 +169,7 @@ def momenta_of(model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> dic
     return found
 
 
-def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer]) -> None:
+def _put_momenta(place: Path, model: nn.Module, optimizers: Optimizers) -> None:
     named, owner = _owners(model, optimizers)
     momenta = read_tensors(place / MOMENTA)
     _check_momenta(place, {key: tuple(value.shape) for key, value in momenta.items()}, named, owner)
@@ -182,7 +180,10 @@ def _put_momenta(place: Path, model: nn.Module, optimizers: list[torch.optim.Opt
 
 
 def _check_momenta(
-    place: Path, shapes: Mapping[str, Shape], named: Mapping[str, nn.Parameter], owner: Mapping[int, Any]
+    place: Path,
+    shapes: Mapping[str, Shape],
+    named: Mapping[str, nn.Parameter],
+    owner: Mapping[int, torch.optim.Optimizer],
 ) -> None:
     """Refuse momenta that these optimizers don't have; a parameter has all that its optimizer keeps, or none."""
     kinds: dict[str, set[str]] = {}
@@ -207,8 +208,8 @@ def _other_optimizer(place: Path) -> Problem:
 
 
 def _owners(
-    model: nn.Module, optimizers: list[torch.optim.Optimizer]
-) -> tuple[dict[str, nn.Parameter], dict[int, Any]]:
+    model: nn.Module, optimizers: Optimizers
+) -> tuple[dict[str, nn.Parameter], dict[int, torch.optim.Optimizer]]:
     """Parameters by name, and by id the optimizer that moves each."""
     owner = {id(p): o for o in optimizers for group in o.param_groups for p in group["params"]}
     return dict(model.named_parameters()), owner

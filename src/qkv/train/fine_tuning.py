@@ -7,28 +7,30 @@ to it. Everything chosen here gives way to what is asked for.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from .. import text
-from ..disk.atomic_files import write_file
-from ..formats.hf_export import HABITS
 from ..formats.model_files import load
 from ..formats.tensor_files import fingerprint
 from ..i18n import Problem, all_of
 from ..model.config import Config
 from ..model.transformer import Transformer
-from .resume_options import Reason, lies, shown
-from .settings import TUNED, Settings, known
+from .machine import check_machine
+from .parallelize import World
+from .reasons import Reason, shown
+from .resume_options import lies
+from .run_record import BaseRecord, DataRecord
+from .settings import TUNED, Changes, Settings, TaskName, known
+from .start_options import StartOptions
+from .training_data import Progress, gather, sizes
 
-ROWS = (256, 128, 64, 32)  # tokens that a text is learned in, the longest first
 SHORTEST_RUN = 20  # steps: fewer would hardly move anything
 PASSES, LOOKS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing
-RATES = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5, "classify": 1e-4}
+RATES: dict[TaskName, float] = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5, "classify": 1e-4}
 LOW_RANK = 10  # times the rate, where thin matrices learn that begin at nothing
-BATCHES = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
+BATCHES: dict[TaskName, int] = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,12 @@ class Base:
     model: Transformer
     tokenizer: text.Tokenizer
 
-    def record(self) -> dict[str, str]:
+    def record(self) -> BaseRecord:
         """What a run's config.json says of it."""
         return {"place": self.place, "sha256": fingerprint(self.model)}
 
 
-def open_base(name: str, task: str) -> Base:
+def open_base(name: str, task: TaskName) -> Base:
     """The model that a name, a folder, a .gguf file or a run means, if it can learn this task."""
     model, tokenizer = load(name)
     if tokenizer is None:
@@ -64,20 +66,44 @@ def open_base(name: str, task: str) -> Base:
     return Base(lies(name), model, tokenizer)
 
 
-def classifier(config: Config, labels: list[str]) -> Config:
-    """The config of an encoder that is to tell these labels apart."""
-    return config.replace(head="classes", labels=tuple(labels), pooler=True)
+class FineTuning(NamedTuple):
+    """What a run that goes on from a model trains, how, from which data, and from which weights."""
+
+    config: Config
+    settings: Settings
+    data: DataRecord
+    base: BaseRecord
 
 
-def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
-    """Write a tokenizer, and how its model is meant to write."""
-    tokenizer.save(folder)
-    if told := tokenizer.habits.told():
-        told |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
-        write_file(folder / HABITS, json.dumps(told, indent=2) + "\n")
+def prepare(
+    folder: Path, options: StartOptions, world: World, progress: Progress | None, why: list[Reason]
+) -> FineTuning:
+    """Put the data and the base's tokenizer into the folder and choose settings that suit both; `why` gets the reasons."""
+    assert options.base is not None
+    changes = meant(options.changes)
+    base = open_base(options.base, options.task)
+    config = base.model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
+    Settings(**changes)  # refuses what can't be before the text is read
+    numbers = {"base": options.base, "parameters": f"{base.model.count():,}", "vocab": config.vocab}
+    if (rank := changes.get("lora")) is None:
+        why.append(("why.base", numbers))
+    else:
+        why.append(("why.lora", {**numbers, "rank": rank}))
+    data = gather(options.task, folder, options.sources, base.tokenizer, progress, why)
+    if data["kind"] == "labels":
+        config = config.replace(head="classes", labels=tuple(data["labels"]), pooler=True)
+        why.append(("why.labels", {"n": len(config.labels), "labels": all_of(config.labels[:10]).say("en")}))
+    rows, held, row = sizes(data["kind"], folder, config, changes.get("row"))
+    if data["kind"] == "text" and row is not None and row < config.context:
+        why.append(("why.row", {"row": row, "context": config.context}))
+    settings = gentle(options.task, rows, held, {"row": row, **changes}, world.size)
+    why.append(reason(settings, rows, changes))
+    world.check(settings)
+    check_machine(settings)
+    return FineTuning(config, settings, data, base.record())
 
 
-def meant(changes: dict[str, Any]) -> dict[str, Any]:
+def meant(changes: Changes) -> Changes:
     """What is asked for, of a run that goes on from a model: `context` is how long its rows are, the model stays as it is."""
     known(changes)
     changes = {"row" if name == "context" else name: value for name, value in changes.items()}
@@ -91,13 +117,7 @@ def meant(changes: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def row_length(config: Config, tokens: text.Dataset) -> int:
-    """Tokens of a row: as many as are usual, fewer where the text kept for validation isn't that long."""
-    fits = [row for row in ROWS if row <= config.context]
-    return next((row for row in fits if row < len(tokens.validation)), min(ROWS[-1], config.context))
-
-
-def gentle(task: str, rows: int, held: int, asked: dict[str, Any], processes: int = 1) -> Settings:
+def gentle(task: TaskName, rows: int, held: int, asked: Changes, processes: int = 1) -> Settings:
     """Settings for so many rows to learn from and `held` to test with; what is asked for goes before them.
 
     >>> s = gentle("lm", rows=400, held=40, asked={})
@@ -110,7 +130,7 @@ def gentle(task: str, rows: int, held: int, asked: dict[str, Any], processes: in
     if "batch" not in asked and rows < batch:
         batch = max(rows // processes, 1) * processes
     steps = wanted.steps if "steps" in asked else max(-(-PASSES * rows // batch), SHORTEST_RUN)
-    usual: dict[str, Any] = dict(
+    usual: Changes = dict(
         steps=steps,
         batch=batch,
         optimizer="adamw",
@@ -125,7 +145,7 @@ def gentle(task: str, rows: int, held: int, asked: dict[str, Any], processes: in
     return Settings(**usual | asked)
 
 
-def reason(settings: Settings, rows: int, asked: dict[str, Any]) -> Reason:
+def reason(settings: Settings, rows: int, asked: Changes) -> Reason:
     """What was chosen and why, in a line."""
     numbers = dict(lr=settings.lr, steps=settings.steps, batch=settings.batch, patience=shown(settings.patience))
     if asked.keys() & {"lr", "steps", "batch", "patience", "optimizer"}:

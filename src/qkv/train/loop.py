@@ -14,23 +14,39 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 from torch import Tensor
 
 from ..attention.dispatch import NotFinite
 from ..disk.atomic_files import atomic_write
-from ..disk.run_folder import CHECKPOINTS, METRICS, SAMPLES, newest, read_metrics
+from ..disk.run_folder import CHECKPOINTS, METRICS, SAMPLES, State, newest, read_metrics
 from ..i18n import Problem, _
 from ..model.transformer import Transformer
+from .checkpoint import Optimizers
 from .optim import set_rate
 from .parallelize import World
-from .settings import Settings
-from .tasks import Task
-from .watch import Watch
+from .settings import DtypeName, Settings
+from .tasks import Forward, Task
 
-Report = Callable[[dict[str, Any]], None]
+if TYPE_CHECKING:
+    from .watch import Watch
+
+
+class Metrics(TypedDict, total=False):
+    """A line of metrics.jsonl: a step, or an evaluation before the first one."""
+
+    step: int
+    loss: float
+    tokens_per_second: float
+    seconds: float
+    val_loss: float
+
+
+Report = Callable[[Metrics], None]
+BEGINNING: State = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0}
 
 
 class Stopped(Exception):
@@ -49,14 +65,14 @@ def train(
     model: Transformer,
     task: Task,
     settings: Settings,
-    optimizers: list[torch.optim.Optimizer],
+    optimizers: Optimizers,
     *,
-    state: dict[str, Any] | None = None,
+    state: State | None = None,
     world: World | None = None,
     watch: Watch | None = None,
     measured: bool = False,
     report: Report = lambda line: None,
-) -> dict[str, Any]:
+) -> State:
     """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state.
 
     `measured`: the model is worth something as it comes, so it is evaluated, looked at and kept before the first step too.
@@ -64,7 +80,7 @@ def train(
     world = world or World()
     world.check(settings)
     forward = world.wrap(torch.compile(model) if settings.compile else model)
-    state = {"step": 0, "best_loss": None, "best_step": None, "seconds": 0.0, "waited": 0, **(state or {})}
+    state = {**BEGINNING, **(state or BEGINNING)}
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
     world.once(partial(trim_metrics, run / METRICS, state["step"]))
@@ -91,7 +107,7 @@ def train(
                 raise _lost(run, step, loss, settings)
             now = time.perf_counter()
             state |= {"step": step + 1, "seconds": now - begun}
-            line: dict[str, Any] = {
+            line: Metrics = {
                 "step": step + 1,
                 "loss": loss,
                 "tokens_per_second": speed(tokens, now),
@@ -127,11 +143,11 @@ def train(
 
 
 def one_step(
-    forward: Any,
+    forward: Forward,
     model: Transformer,
     task: Task,
     settings: Settings,
-    optimizers: list[torch.optim.Optimizer],
+    optimizers: Optimizers,
     step: int,
     world: World,
 ) -> tuple[float, int]:
@@ -146,7 +162,7 @@ def one_step(
     return loss, tokens
 
 
-def gradients(forward: Any, task: Task, settings: Settings, step: int, world: World) -> tuple[float, int]:
+def gradients(forward: Forward, task: Task, settings: Settings, step: int, world: World) -> tuple[float, int]:
     """The gradients of one step, in `.grad`; gives the mean loss over the whole batch and how many tokens it had."""
     torch.manual_seed((settings.seed << 32) + step * 1024 + world.rank)  # dropout is a function of (seed, step) too
     batch = world.mine(task.batch(settings.seed, step, settings.batch))
@@ -163,7 +179,7 @@ def gradients(forward: Any, task: Task, settings: Settings, step: int, world: Wo
 
 
 @torch.no_grad()
-def evaluate(forward: Any, model: Transformer, task: Task, settings: Settings, world: World | None = None) -> float:
+def evaluate(forward: Forward, model: Transformer, task: Task, settings: Settings, world: World | None = None) -> float:
     """The mean loss over the task's fixed validation batches."""
     world = world or World()
     model.eval()
@@ -176,7 +192,7 @@ def evaluate(forward: Any, model: Transformer, task: Task, settings: Settings, w
     return (world.total(total) / world.total(count)).item()
 
 
-def precision(dtype: str, device: torch.device) -> Any:
+def precision(dtype: DtypeName, device: torch.device) -> torch.autocast:
     """Where matrix products run: in the weights' own dtype, or in bfloat16 by autocast."""
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
 
@@ -246,7 +262,7 @@ def trim_metrics(file: Path, step: int) -> None:
 
 
 @contextmanager
-def _log(file: Path, first: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _log(file: Path, first: bool) -> Iterator[Report]:
     """Append to metrics.jsonl, in the first process."""
     if not first:
         yield lambda line: None
@@ -260,7 +276,7 @@ def _asked_to_stop() -> Iterator[Callable[[], bool]]:
     """Ctrl-C and SIGTERM wait for the step to end; a second Ctrl-C stops at once."""
     asked: list[float] = []
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, frame: FrameType | None) -> None:
         # torchrun passes a Ctrl-C on to processes that the terminal has told already: that is not a second one.
         if asked and time.monotonic() - asked[0] > 1:
             raise KeyboardInterrupt

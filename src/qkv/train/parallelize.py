@@ -27,6 +27,8 @@ from ..disk.run_folder import (
     CHECKPOINTS,
     SHARDS,
     WEIGHTS,
+    State,
+    WorldRecord,
     begin,
     check,
     explained,
@@ -39,11 +41,10 @@ from ..formats.adapters import LowRank
 from ..i18n import Message, Problem, _, unknown
 from ..model.layers import Block
 from ..model.transformer import Transformer
-from .checkpoint import load_checkpoint, load_shards, save_checkpoint, save_shards
+from .checkpoint import Optimizers, load_checkpoint, load_shards, save_checkpoint, save_shards
 from .settings import Settings
 
 T = TypeVar("T")
-Optimizers = list[torch.optim.Optimizer]
 
 
 class World:
@@ -117,22 +118,22 @@ class World:
         """Shrink all gradients together to a norm of at most `limit`."""
         nn.utils.clip_grad_norm_(model.parameters(), limit)
 
-    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: dict[str, Any]) -> None:
+    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
         """Write a checkpoint."""
         self.once(partial(save_checkpoint, folder, step, model, optimizers, {**state, **self.remembered}))
 
-    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> State:
         """Read one back, whichever kind of world wrote it; gives its state."""
         return load_checkpoint(place, model, optimizers)
 
     @property
-    def remembered(self) -> dict[str, Any]:
+    def remembered(self) -> WorldRecord:
         """What a checkpoint's state.json says of the world that wrote it."""
         return {"parallel": self.kind, "processes": self.size}
 
-    def differs(self, state: dict[str, Any]) -> dict[str, Any] | None:
+    def differs(self, state: State) -> dict[str, str | Message] | None:
         """How this world differs from the one that wrote a checkpoint: then a run goes on to rounding, not to the bit."""
-        was = {"parallel": state.get("parallel", "one"), "processes": state.get("processes", 1)}
+        was: WorldRecord = {"parallel": state.get("parallel", "one"), "processes": state.get("processes", 1)}
         if was == self.remembered:
             return None
         return {"was": described(**was), "now": described(**self.remembered)}
@@ -246,7 +247,7 @@ class Fsdp(Ddp):
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm.full_tensor())  # type: ignore[attr-defined]
 
-    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: dict[str, Any]) -> None:
+    def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
         """Write a checkpoint: each process its slices, the first one all weights in one piece beside them."""
         with explained(folder, step):
             part = self.once(partial(begin, folder, step))
@@ -259,7 +260,7 @@ class Fsdp(Ddp):
             files = {name: known for share in listed for name, known in share.items()}
             self.once(partial(finish, part, step, {**state, **self.remembered}, {WEIGHTS: save(weights)}, files))
 
-    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> dict[str, Any]:
+    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> State:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
         if problem := self.once(partial(check, place)):
             raise problem

@@ -11,20 +11,20 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from .. import text
 from ..i18n import Problem
 from ..model.config import Config
 from ..text.conversations import as_jsonl, read_chats
-from .settings import Settings, both_set, known, preset
+from .reasons import Reason, shown
+from .run_record import DataKind, RunRecord
+from .settings import Changes, Settings, both_set, known, preset
 
 CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done
-Reason = tuple[str, dict[str, Any]]  # a sentence of i18n.py and what fills it, so that it can be said in any language
 
 
 @dataclass(frozen=True)
-class Asked:
+class ResumeOptions:
     """What somebody says beside `--resume`; None where nothing was said. `source` and `pairs` are paths."""
 
     task: str | None = None
@@ -36,13 +36,13 @@ class Asked:
     preset: str | None = None
     tokenizer: str | None = None
     watch: str | None = None
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
 
 
-def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
+def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
     """Refuse by name what the run has otherwise and can't change."""
 
-    def fixed(name: str, has: Any, wanted: Any) -> Problem:
+    def fixed(name: str, has: object, wanted: object) -> Problem:
         return Problem(
             "{name} is {has} in {folder} and can't become {asked} while the run goes on: leave it out, or begin a "
             "new run. What can change: --steps, --eval-every, --checkpoint-every",
@@ -52,15 +52,15 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
             asked=shown(wanted),
         )
 
-    known(asked.changes)
-    if asked.task not in (None, record["task"]):
-        raise fixed("task", record["task"], asked.task)
-    if asked.out is not None and asked.out.resolve() != folder.resolve():
-        raise fixed("--out", folder, asked.out)
+    known(options.changes)
+    if options.task not in (None, record["task"]):
+        raise fixed("task", record["task"], options.task)
+    if options.out is not None and options.out.resolve() != folder.resolve():
+        raise fixed("--out", folder, options.out)
     for option, source, kinds in (
-        ("--text", asked.source, ("text",)),
-        ("--pairs", asked.pairs, ("pairs", "labels")),
-        ("--chat", asked.chat, ("chats",)),
+        ("--text", options.source, ("text",)),
+        ("--pairs", options.pairs, ("pairs", "labels")),
+        ("--chat", options.chat, ("chats",)),
     ):
         if source is not None:
             if record["data"]["kind"] not in kinds:
@@ -73,38 +73,38 @@ def refuse(asked: Asked, folder: Path, record: dict[str, Any]) -> None:
                     source=source,
                     folder=folder,
                 )
-    if asked.base is not None and (record["base"] is None or lies(asked.base) != record["base"]["place"]):
-        raise fixed("--from", None if record["base"] is None else record["base"]["place"], asked.base)
-    if asked.watch not in (None, record["watch"]):
-        raise fixed("--watch", record["watch"], asked.watch)
-    if asked.tokenizer not in (None, "auto", kind := text.load(folder).kind):
-        raise fixed("--tokenizer", kind, asked.tokenizer)
+    if options.base is not None and (record["base"] is None or lies(options.base) != record["base"]["place"]):
+        raise fixed("--from", None if record["base"] is None else record["base"]["place"], options.base)
+    if options.watch not in (None, record["watch"]):
+        raise fixed("--watch", record["watch"], options.watch)
+    if options.tokenizer not in (None, "auto", kind := text.load(folder).kind):
+        raise fixed("--tokenizer", kind, options.tokenizer)
     has = values(record)
-    if asked.preset is not None and not _same_preset(asked.preset, record, has):
-        raise fixed("--preset", record["preset"], asked.preset)
-    for name, value in asked.changes.items():
+    if options.preset is not None and not _same_preset(options.preset, record, has):
+        raise fixed("--preset", record["preset"], options.preset)
+    for name, value in options.changes.items():
         if name not in CHANGEABLE and not _equal(has[name], value):
             raise fixed(name, has[name], value)
 
 
-def values(record: dict[str, Any]) -> dict[str, Any]:
+def values(record: RunRecord) -> Changes:
     """Every setting of a run by name, of the model and of the training."""
     every = Config.from_dict(record["model"]).to_dict() | settings_of(record).to_dict()
     return json.loads(json.dumps(every))  # as they would be asked for
 
 
-def settings_of(record: dict[str, Any]) -> Settings:
+def settings_of(record: RunRecord) -> Settings:
     """How a run is trained."""
     return both_set(Config(), Settings(), record["train"])[1]
 
 
-def changed(asked: Asked, record: dict[str, Any]) -> dict[str, Any]:
+def changed(options: ResumeOptions, record: RunRecord) -> Changes:
     """The settings that will be others from here on."""
     has = values(record)
-    return {k: v for k, v in asked.changes.items() if k in CHANGEABLE and not _equal(has[k], v)}
+    return {k: v for k, v in options.changes.items() if k in CHANGEABLE and not _equal(has[k], v)}
 
 
-def extend(folder: Path, record: dict[str, Any], changes: dict[str, Any], done: int) -> dict[str, Any]:
+def extend(folder: Path, record: RunRecord, changes: Changes, done: int) -> RunRecord:
     """The run's record with these changes from step `done` on; what each was is kept, and told."""
     was = settings_of(record)
     why: list[Reason] = list(record["why"])
@@ -133,7 +133,7 @@ def lies(name: str) -> str:
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
-def _same_preset(name: str, record: dict[str, Any], has: dict[str, Any]) -> bool:
+def _same_preset(name: str, record: RunRecord, has: Changes) -> bool:
     """By name, where the run kept it; runs that are older have that preset if they have all its settings."""
     if record["base"] is not None:
         return False
@@ -144,18 +144,13 @@ def _same_preset(name: str, record: dict[str, Any], has: dict[str, Any]) -> bool
     return all(_equal(has[key], meant[key]) for key in meant if key not in ("vocab", *CHANGEABLE))
 
 
-def _equal(has: Any, wanted: Any) -> bool:
+def _equal(has: object, wanted: object) -> bool:
     return has == wanted and isinstance(has, bool) == isinstance(wanted, bool)
 
 
-def _sha256(kind: str, source: str) -> str:
+def _sha256(kind: DataKind, source: str) -> str:
     if kind == "text":
         return text.Corpus.of(source).sha256()
     if kind == "chats":
         return hashlib.sha256(as_jsonl(read_chats(source)).encode()).hexdigest()
     return hashlib.sha256(text.as_tsv(text.read_pairs(source)).encode()).hexdigest()
-
-
-def shown(value: Any) -> str:
-    """A value as a person would type it behind --set."""
-    return "none" if value is None else str(value)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 from ..model.config import CHOICES as WORDS
@@ -10,13 +10,15 @@ from ..model.config import Config
 from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
 
-TASKS = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # and what kind of model learns each
-TUNED = TASKS | {"classify": "encoder"}  # the same of models that go on from learned weights
-CHOICES = {
-    "optimizer": ("muon", "adamw"),
-    "dtype": ("float32", "bfloat16", "float64"),
-    "lora_parts": ("attention", "all"),
-}
+TaskName = Literal["lm", "mlm", "translate", "classify"]
+OptimizerName = Literal["muon", "adamw"]
+DtypeName = Literal["float32", "bfloat16", "float64"]
+LoraParts = Literal["attention", "all"]
+Changes = dict[str, Any]  # settings by name, of the model or of the run, as they were asked for
+
+TASKS: dict[TaskName, str] = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # -> kind of model
+TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same of models that go on from learned weights
+CHOICES = {"optimizer": get_args(OptimizerName), "dtype": get_args(DtypeName), "lora_parts": get_args(LoraParts)}
 MOST_EVAL_BATCHES = 1_000_000
 LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
 
@@ -35,7 +37,7 @@ class Settings:
     steps: int = 1000
     batch: int = 32  # rows per step, over all processes
     seed: int = 0
-    optimizer: str = "muon"  # muon: the blocks' matrices by Muon, the rest by AdamW; adamw: all by AdamW
+    optimizer: OptimizerName = "muon"  # muon: the blocks' matrices by Muon, the rest by AdamW; adamw: all by AdamW
     lr: float = 0.02  # of Muon, or of AdamW where it has everything
     adam_lr: float = 0.01  # of AdamW beside Muon (embeddings; the head has half)
     weight_decay: float = 0.0
@@ -50,14 +52,14 @@ class Settings:
     row: int | None = None  # tokens of a row, where a model that can read more goes on with shorter ones
     lora: int | None = None  # rank of adapters that learn beside a model's frozen weights; none: all weights learn
     lora_alpha: float | None = None  # what they add is multiplied by this / rank; 2 × rank
-    lora_parts: str = "attention"  # the projections of attention, or all: those of feed-forwards too
+    lora_parts: LoraParts = "attention"  # the projections of attention, or all: those of feed-forwards too
     patience: int | None = None  # evaluations that bring nothing before training ends early; none: it never does
     compile: bool = False
-    dtype: str = "float32"
+    dtype: DtypeName = "float32"
     before: tuple[tuple[int, int], ...] = ()  # plans that ended early: before this step, so many steps were planned
 
     def __post_init__(self) -> None:
-        def refuse(key: str, name: str, right: bool, **more: Any) -> None:
+        def refuse(key: str, name: str, right: bool, **more: int) -> None:
             if not right:
                 raise Problem(key, name=name, value=str(getattr(self, name)), **more)
 
@@ -124,7 +126,7 @@ class Settings:
                 accumulate=self.accumulate,
             )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Changes:
         """Plain values, for JSON.
 
         >>> Settings(steps=500).to_dict()["steps"]
@@ -154,16 +156,16 @@ class Settings:
         return next((steps for until, steps in self.before if step < until), self.steps)
 
 
-def _whole(value: Any, least: int = 0) -> bool:
+def _whole(value: object, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _number(value: Any) -> bool:
+def _number(value: object) -> bool:
     """A finite one, 0 or more."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def _plans(value: Any) -> bool:
+def _plans(value: object) -> bool:
     """Pairs (until, steps), the untils rising, each plan long enough for the steps it was followed for."""
     if not isinstance(value, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in value):
         return False
@@ -175,7 +177,7 @@ def _plans(value: Any) -> bool:
     return True
 
 
-def known(changes: dict[str, Any]) -> None:
+def known(changes: Changes) -> None:
     """Refuse a name that is no setting, of the model or of the run, with the nearest that is one."""
     every = sorted({field.name for kind in (Config, Settings) for field in fields(kind)})
     for name in changes:
@@ -189,7 +191,7 @@ def known(changes: dict[str, Any]) -> None:
             raise Problem(key, name=repr(name), near=near, words=all_of(every))
 
 
-def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tuple[Config, Settings]:
+def both_set(config: Config, settings: Settings, changes: Changes) -> tuple[Config, Settings]:
     """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
     known(changes)
     of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
@@ -197,8 +199,8 @@ def both_set(config: Config, settings: Settings, changes: dict[str, Any]) -> tup
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
 
 
-_CLASSIC = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)
-_RUNS: dict[str, dict[str, Any]] = {
+_CLASSIC: Changes = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)
+_RUNS: dict[str, Changes] = {
     "tiny": dict(steps=1000, batch=24),
     "small": dict(steps=2000, batch=16, eval_every=200),
     **{name: dict(steps=1000, batch=24) for name in ("tiny-mamba2", "tiny-bamba", "tiny-qwen3-next")},
@@ -206,7 +208,19 @@ _RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def preset(name: str, task: str) -> tuple[Config, Settings]:
+def task_named(name: str) -> TaskName:
+    """Return the task of this name; an unknown one is refused.
+
+    >>> task_named("lm")
+    'lm'
+    """
+    for task in TUNED:
+        if task == name:
+            return task
+    raise Problem("there is no task {task!r}: choose from {tasks}", task=name, tasks=all_of(TUNED))
+
+
+def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
     """The model and the run of a preset (tiny, small, gpt2, tiny-mamba2, …) for a task (lm, mlm, translate); vocab is
     set later."""
     if name not in _RUNS:
@@ -231,13 +245,21 @@ def preset(name: str, task: str) -> tuple[Config, Settings]:
     return config, settings
 
 
-def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Settings, dict[str, Any]]:
-    """A preset with changes by name; and which of its own words gave way to them, as {name: what the preset had}.
+class Chosen(NamedTuple):
+    """A preset with changes by name; `yielded` are those of its own words that gave way, {name: what the preset had}."""
+
+    config: Config
+    settings: Settings
+    yielded: Changes
+
+
+def chosen(name: str, task: TaskName, changes: Changes) -> Chosen:
+    """Return a preset with changes by name.
 
     MLA, for one, knows no q/k norm, which some presets have: asking for it is asking for no q/k norm. What was asked for
     never gives way, and sizes don't either.
 
-    >>> chosen("tiny", "lm", {"mixer": "latent"})[2]
+    >>> chosen("tiny", "lm", {"mixer": "latent"}).yielded
     {'qk_norm': 'rms'}
     """
     if changes.get("kind", TASKS[task]) != TASKS[task]:
@@ -253,7 +275,7 @@ def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Setti
         )
     config, settings = preset(name, task)
     try:
-        return *both_set(config, settings, changes), {}
+        return Chosen(*both_set(config, settings, changes), {})
     except Problem as problem:
         refused = problem
     usual = Config()
@@ -261,7 +283,7 @@ def chosen(name: str, task: str, changes: dict[str, Any]) -> tuple[Config, Setti
         had = getattr(config, word)
         if word != "kind" and word not in changes and had != getattr(usual, word):
             try:
-                return *both_set(config, settings, {word: getattr(usual, word), **changes}), {word: had}
+                return Chosen(*both_set(config, settings, {word: getattr(usual, word), **changes}), {word: had})
             except Problem:
                 continue
     raise refused

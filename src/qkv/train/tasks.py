@@ -6,8 +6,8 @@ model can do. B batch, N tokens.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,9 +18,10 @@ from .. import text
 from ..attention import masks
 from ..i18n import Problem
 from ..model.transformer import Transformer
-from ..text.conversations import Chats
+from ..text.conversations import Chats, Messages
 
 Batch = tuple[Tensor, ...]
+Forward = Callable[..., Tensor]  # a model as it is called: itself, compiled, or wrapped by DDP
 
 
 class Task(Protocol):
@@ -31,8 +32,16 @@ class Task(Protocol):
 
     def batch(self, seed: int, step: int, rows: int) -> Batch: ...
     def validation(self, rows: int, batches: int) -> Iterable[Batch]: ...
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]: ...
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]: ...
     def sample(self, model: Transformer) -> str: ...
+
+
+class PairSource(Protocol):
+    """Sentence pairs in batches: read from a file, or made as they are needed."""
+
+    @property
+    def longest(self) -> int: ...
+    def batch(self, seed: int, step: int, batch: int) -> text.PairBatch: ...
 
 
 def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,7 +69,7 @@ class NextWord:
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
         return (_tensors(b) for b in self.tokens.validation_batches(rows, self.context, batches))
 
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch
         return model(x, labels=y), counted(y)
 
@@ -77,7 +86,7 @@ class Answers:
 
     name = "chat"
 
-    def __init__(self, train: Chats, validation: Chats, tokenizer: text.Tokenizer, examples: list[list[Any]]) -> None:
+    def __init__(self, train: Chats, validation: Chats, tokenizer: text.Tokenizer, examples: list[Messages]) -> None:
         """`examples` are messages that wait for an answer."""
         self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
 
@@ -87,7 +96,7 @@ class Answers:
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
         return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
 
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch  # what is padded stands behind all that is real, which never sees it
         return model(x, labels=y), counted(y)
 
@@ -131,7 +140,7 @@ class HiddenWord:
             x, seed, step, mask=tokenizer.mask, vocab=tokenizer.vocab, special=tokenizer.special_ids, share=self.share
         )
 
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch
         return model(x, labels=y), counted(y)
 
@@ -148,7 +157,9 @@ class Translation:
 
     name = "translate"
 
-    def __init__(self, train: Any, validation: Any, tokenizer: text.Tokenizer, examples: list[str]) -> None:
+    def __init__(
+        self, train: PairSource, validation: PairSource, tokenizer: text.Tokenizer, examples: list[str]
+    ) -> None:
         self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
@@ -163,7 +174,7 @@ class Translation:
             (batch.source, batch.source_lengths, batch.target_in, np.where(counted, batch.target_out, -100))
         )
 
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         source, lengths, target_in, labels = batch
         return model(target_in, source, source_mask=masks.padding(lengths), labels=labels), counted(labels)
 
@@ -194,7 +205,7 @@ class Classification:
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
         return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
 
-    def loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         ids, lengths, labels = batch
         return model(ids, mask=masks.padding(lengths), labels=labels), counted(labels)
 

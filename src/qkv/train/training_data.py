@@ -6,11 +6,11 @@ The sources may move or change afterwards; the run has its own copy, so that it 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from .. import text
 from ..disk import run_folder
@@ -19,16 +19,19 @@ from ..i18n import Problem
 from ..library import store
 from ..model.config import Config
 from ..text import conversations
-from ..text.conversations import Chats
-from .fine_tuning import keep_tokenizer, row_length
-from .resume_options import Reason
-from .settings import Settings
-from .tasks import Answers, Classification, HiddenWord, NextWord, Task, Translation
+from ..text.chat_templates import ChatMessage
+from ..text.conversations import Chats, Messages
+from ..text.generation_defaults import GENERATION_CONFIG
+from .reasons import Reason
+from .run_record import DataKind, DataRecord, RunRecord
+from .settings import Settings, TaskName
+from .tasks import Answers, Classification, HiddenWord, NextWord, PairSource, Task, Translation
 
 Progress = Callable[[int, int], None]
 LONGEST_CHAT = 512  # tokens
 LONGEST = 128  # tokens of a text with a label: what is longer is cut, unless --context says more
-KINDS = ("chats", "dates", "labels", "pairs", "text")  # of data, as a run's config.json says it
+ROWS = (256, 128, 64, 32)  # tokens that a text is learned in, the longest first
+UNKNOWN = 0.1  # the share of tokens from which on it is said that a model doesn't know them
 
 
 @dataclass(frozen=True)
@@ -52,19 +55,19 @@ class Sources:
 
 
 def gather(
-    task: str,
+    task: TaskName,
     folder: Path,
     sources: Sources,
     tokenizer: str | text.Tokenizer,
     progress: Progress | None,
     why: list[Reason],
-) -> dict[str, Any]:
+) -> DataRecord:
     """Put what is to be learned from, and its tokenizer, into the run's folder; gives what config.json says of it.
 
     `tokenizer` is the kind to make, or the one to keep.
     """
 
-    def spoken(texts: Any, special: tuple[str, ...]) -> text.Tokenizer:
+    def spoken(texts: text.Corpus | Iterable[str], special: tuple[str, ...]) -> text.Tokenizer:
         if isinstance(tokenizer, text.Tokenizer):
             keep_tokenizer(tokenizer, folder)
             return tokenizer
@@ -75,11 +78,10 @@ def gather(
 
     if task == "classify":
         labelled = text.read_labelled(store.locate(str(sources.pairs)))
-        content = text.as_tsv(labelled)
-        write_file(folder / run_folder.PAIRS, content)
+        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(labelled))
         spoken((), ())
-        known = {"kind": "labels", "labels": list(text.labels_of(labelled, sources.pairs))}
-        return {**known, "source": sources.pairs, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        labels = list(text.labels_of(labelled, sources.pairs))
+        return {"kind": "labels", "labels": labels, "source": sources.pairs, "sha256": sha256}
     if task == "translate":
         if sources.pairs is None:
             text.date_tokenizer().save(folder)
@@ -93,14 +95,13 @@ def gather(
                 n=len(read),
             )
         spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
-        content = text.as_tsv(read)
-        write_file(folder / run_folder.PAIRS, content)
-        return {"kind": "pairs", "source": str(sources.pairs), "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(read))
+        return {"kind": "pairs", "source": str(sources.pairs), "sha256": sha256}
     if sources.chat is not None:
-        content = conversations.as_jsonl(conversations.read_chats(store.locate(sources.chat)))
-        write_file(folder / run_folder.CHATS, content)
+        chats = conversations.read_chats(store.locate(sources.chat))
+        sha256 = _write(folder / run_folder.CHATS, conversations.as_jsonl(chats))
         spoken((), ())
-        return {"kind": "chats", "source": sources.chat, "sha256": hashlib.sha256(content.encode()).hexdigest()}
+        return {"kind": "chats", "source": sources.chat, "sha256": sha256}
     if sources.text is None:
         raise Problem(
             "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
@@ -111,7 +112,21 @@ def gather(
     return {"kind": "text", "source": str(sources.text), "sha256": corpus.sha256()}
 
 
-def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
+def _write(file: Path, content: str) -> str:
+    """Write a file, and return its sha256."""
+    write_file(file, content)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
+    """Write a tokenizer, and how its model is meant to write."""
+    tokenizer.save(folder)
+    if told := tokenizer.habits.told():
+        told |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
+        write_file(folder / GENERATION_CONFIG, json.dumps(told, indent=2) + "\n")
+
+
+def sizes(kind: DataKind, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
     """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
     if kind in ("pairs", "labels"):
         seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
@@ -125,7 +140,13 @@ def sizes(kind: str, folder: Path, config: Config, row: int | None) -> tuple[int
     return max(len(tokens.train) // row, 1), max(len(tokens.validation) // row, 1), row
 
 
-def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
+def row_length(config: Config, tokens: text.Dataset) -> int:
+    """Tokens of a row: as many as are usual, fewer where the text kept for validation isn't that long."""
+    fits = [row for row in ROWS if row <= config.context]
+    return next((row for row in fits if row < len(tokens.validation)), min(ROWS[-1], config.context))
+
+
+def open_task(record: RunRecord, folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
     """The task of a run, made of what lies in its folder."""
     kind = record["data"]["kind"]
     if record["task"] == "classify":
@@ -144,6 +165,19 @@ def open_task(record: dict[str, Any], folder: Path, spoken: text.Tokenizer, conf
     return NextWord(tokens, spoken, row)
 
 
+def task_reasons(task: Task, row: int | None) -> list[Reason]:
+    """Say how many texts a task cuts at `row` tokens, and how much of them its tokenizer doesn't know."""
+    if isinstance(task, Answers):
+        return [("why.chats", {"n": len(task.train), "cut": task.train.cut, "row": row})]
+    if not isinstance(task, Classification):
+        return []
+    cut, unknown = task.train.cut, task.train.unknown
+    return [
+        *([("why.cut", {"n": cut, "all": len(task.train), "row": row})] if cut else []),
+        *([("why.unknown", {"share": f"{unknown:.0%}"})] if unknown > UNKNOWN else []),
+    ]
+
+
 def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row: int) -> Task:
     seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
     unseen = unseen or seen[-1:]
@@ -151,7 +185,7 @@ def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row
     return Classification(learned, held, spoken, unseen[:6])
 
 
-def _chats(folder: Path) -> tuple[list[Any], list[Any]]:
+def _chats(folder: Path) -> tuple[list[Messages], list[Messages]]:
     """Those to learn from and those to test with, the same every time."""
     chats = conversations.read_chats(folder / run_folder.CHATS)
     keys = [conversations.as_jsonl([messages]) for messages in chats]
@@ -160,13 +194,13 @@ def _chats(folder: Path) -> tuple[list[Any], list[Any]]:
     return [each for key, each in pairs if key not in held], [each for key, each in pairs if key in held]
 
 
-def _first_answer(messages: list[Any]) -> Any:
+def _first_answer(messages: Messages) -> ChatMessage:
     return next(message for message in messages if message["role"] == conversations.ASSISTANT)
 
 
-def _translation(kind: str, folder: Path, spoken: text.Tokenizer, config: Config) -> Task:
-    learned: Any
-    held: Any
+def _translation(kind: DataKind, folder: Path, spoken: text.Tokenizer, config: Config) -> Task:
+    learned: PairSource
+    held: PairSource
     if kind == "dates":
         splits = ("train", "unseen")
         learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)

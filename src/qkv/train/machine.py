@@ -1,0 +1,87 @@
+"""What this machine can do for a run: its compiler, its dtypes, its memory, its threads. What it can't do is refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import torch
+
+from ..formats.model_files import empty
+from ..i18n import Problem, _
+from ..model.config import Config
+from ..process.memory import need, told
+from .parallelize import World
+from .reasons import Reason
+from .settings import Settings
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler that torch.compile would call, or None."""
+    asked = os.environ.get("CXX")
+    names = [asked] if asked else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
+    return next((found for name in names if (found := shutil.which(name))), None)
+
+
+def check_machine(settings: Settings) -> None:
+    """Refuse compiling without a compiler, and bfloat16 on a CPU that crashes with it."""
+    if torch.cuda.is_available():
+        return
+    if settings.compile and compiler() is None:
+        raise Problem(
+            "compile is true, and there is no C++ compiler here: install g++ or clang++ (CXX names another), or "
+            "leave compile=false, which trains the same"
+        )
+    # Some CPUs say they can do bfloat16 and then kill the process: try it in another process first.
+    trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
+    if settings.dtype == "bfloat16" and subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode:
+        raise Problem(
+            "bfloat16 does not work on this machine (a trial of it crashed): leave dtype=float32, or set the "
+            "environment variable ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before starting"
+        )
+
+
+def check_memory(config: Config, settings: Settings, world: World) -> None:
+    """Refuse a run whose weights, gradients and momenta, or one batch, need more memory than is free."""
+    size = 8 if settings.dtype == "float64" else 4
+    try:
+        count = empty(config).count()
+    except RuntimeError as error:  # sizes beyond what 64 bits count
+        raise told(error) or error from None
+    moments = 1 if settings.optimizer == "muon" else 2
+    need(
+        count * size * (2 + moments if settings.lora is None else 1),
+        _(
+            "a model of {weights} weights takes at least {size} to train and {free} of memory is free: make "
+            "width, n_layer or hidden smaller"
+        ),
+        world.device,
+        weights=f"{count:,}",
+    )
+    rows = -(-settings.batch // settings.accumulate // world.size)
+    tokens = (
+        2 if config.kind == "encoder-decoder" else settings.row or config.context
+    )  # sentences may be short, rows of a text are full
+    size = 2 if settings.dtype == "bfloat16" else size
+    token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
+    need(
+        rows * tokens * token,
+        _(
+            "a batch of {rows} rows of {tokens} tokens takes at least {size} and {free} of memory is free: give a "
+            "smaller --batch or --context, or --set accumulate=N"
+        ),
+        world.device,
+        rows=f"{rows:,}",
+        tokens=f"{tokens:,}",
+    )
+
+
+def device_reasons(settings: Settings, threads: int | None) -> list[Reason]:
+    """Say which device and dtype a run uses, and whether it is compiled, with the reason of each."""
+    if torch.cuda.is_available():
+        device: Reason = ("why.gpu", {"name": torch.cuda.get_device_name()})
+    else:
+        device = ("why.cpu" if threads is None else "why.thread", {"threads": torch.get_num_threads()})
+    return [device, (f"why.{settings.dtype}", {}), ("why.compiled" if settings.compile else "why.eager", {})]
