@@ -34,7 +34,8 @@ from ..model.layer_pattern import choose
 from ..model.layers import FeedForward
 from ..model.transformer import Transformer
 from .families import FAMILIES, family_of
-from .families.family import Family, Foreign, Row
+from .families.family import Family, Row
+from .families.setting_table import Foreign
 from .tensor_files import read_tensors, refuse_infinite
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them

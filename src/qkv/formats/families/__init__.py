@@ -1,7 +1,6 @@
 """Published layouts, each a name table with a config reader and writer: one file per family."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -13,11 +12,9 @@ from .bert import BERT, ROBERTA
 from .deepseek import DEEPSEEK
 from .family import (
     Family,
-    Foreign,
     State,
     in_the_way,
     in_their_words,
-    insist,
     rename_to_ours,
     rename_to_theirs,
     respelled,
@@ -32,6 +29,7 @@ from .mixtral import MIXTRAL
 from .opt import OPT
 from .phi3 import PHI3
 from .qwen3_next import QWEN3_NEXT
+from .setting_table import Foreign, HfConfig, insist
 from .t5 import T5
 
 FAMILIES: tuple[Family, ...] = (
@@ -70,13 +68,13 @@ def family_of(config: Config) -> Family:
     return family
 
 
-def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[dict[str, Any], State]:
+def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[HfConfig, State]:
     """config.json and tensors as the family has them; `state` is `dict(model.named_parameters())`."""
     family = family_of(config) if family is None else family
     return family.write(config), rename_to_theirs(family, config, state)
 
 
-def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
+def to_ours(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
     """Config and state dict of ours from a family's config.json and tensors."""
     family = _find_family(theirs)
     tensors = respelled(family, tensors)
@@ -84,7 +82,7 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
     return config, rename_to_ours(family, config, tensors)
 
 
-def read_config(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+def read_config(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
     """Return the Config that a family's config.json describes. `tensors` are named as the whole model names them.
 
     What can't be read is refused in the words of that config.json.
@@ -102,10 +100,10 @@ def read_config(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config
     except Foreign:
         raise
     except Problem as problem:
-        raise in_their_words(problem, theirs) from None
+        raise in_their_words(problem, theirs, family.names(word)) from None
 
 
-def _find_family(theirs: dict[str, Any]) -> Family:
+def _find_family(theirs: HfConfig) -> Family:
     """Return the family that this config.json names, or raise an error that names those that there are."""
     word = str(theirs.get("model_type"))
     known = {name: family for family in FAMILIES for name in family.types}
@@ -121,7 +119,7 @@ def _find_family(theirs: dict[str, Any]) -> Family:
     )
 
 
-def _refuse_two_counts(theirs: dict[str, Any]) -> None:
+def _refuse_two_counts(theirs: HfConfig) -> None:
     """transformers knows each family's number of heads by a second name too; no tensor's shape tells which is meant."""
     second = "num_attention_heads"
     for first in ("n_head", "num_heads", "encoder_attention_heads"):
@@ -136,7 +134,7 @@ def _refuse_two_counts(theirs: dict[str, Any]) -> None:
             )
 
 
-def _nearest(theirs: dict[str, Any]) -> Family:
+def _nearest(theirs: HfConfig) -> Family:
     """Of the families of its kind, the one whose config.json has most in common with this one, for what both say."""
     classes = "".join(map(str, theirs.get("architectures") or []))
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
