@@ -1,7 +1,8 @@
 """How GGUF writes each architecture: its words for settings and tensors, and Hugging Face's."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from .families.setting_table import HfConfig
 
 # Settings that change no number: the vocabulary is counted, and the epsilon of norms that a model doesn't have is idle.
 SILENT = (
@@ -15,7 +16,7 @@ class Layout:
     """How one architecture is written: Hugging Face's word for it, for its settings and for its tensors."""
 
     model_type: str
-    fixed: dict[str, Any]  # said by the architecture itself
+    fixed: HfConfig  # said by the architecture itself
     settings: dict[str, str]  # GGUF's word -> theirs
     outside: dict[str, str]  # tensors outside the layers
     inside: dict[str, str]  # and in layer {i}
@@ -70,7 +71,7 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
 
 def _qwen_moe() -> Layout:
     """Its router's shares sum to 1 in llama.cpp, whatever a file says."""
-    fixed: dict[str, Any] = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
+    fixed: HfConfig = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
     settings = _LLAMA_SETTINGS | {"expert_feed_forward_length": "moe_intermediate_size"}
     inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.mlp.gate"}
     experts = {name: f"model.layers.{{i}}.mlp.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
