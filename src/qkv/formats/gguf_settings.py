@@ -4,7 +4,7 @@ What is asked for is noted, so that whatever nobody asked for can be refused: a 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,9 @@ import numpy as np
 
 from ..i18n import Message, Problem
 from .binary_reader import broken
+from .families import FAMILIES
 from .families.setting_table import HfConfig, Value
-from .gguf_layouts import SILENT, Layout
+from .gguf_layouts import SETTINGS, SILENT, Layout
 
 SOFTMAX, SIGMOID = 1, 2  # GGUF's numbers for how experts are scored
 MOST_LAYERS = 1 << 12
@@ -114,13 +115,22 @@ def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
             )
 
 
+def _named(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Yield GGUF's word for each setting that the family's table has, and the one in its config.json."""
+    member = "deepseek_v2" if layout.model_type == "deepseek2" else layout.model_type
+    family = next(family for family in FAMILIES if member in family.types)
+    names = dict(family.names(member))
+    idle = "attention.layer_norm_rms_epsilon" if family.holds["norm"] == ("layer",) else "attention.layer_norm_epsilon"
+    return ((word, names[ours]) for word, ours in SETTINGS.items() if ours in names and word != idle)
+
+
 def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> HfConfig:
     """What config.json would say."""
     file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise broken(file, Message("it has no token_embd.weight, the word vectors"))
     theirs: HfConfig = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
-    theirs |= {word: settings.must(name) for name, word in layout.settings.items()}
+    theirs |= {word: settings.must(name) for name, word in _named(layout)}
     theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
