@@ -92,7 +92,7 @@ BITS, ZERO = np.zeros((2, 3), np.int8), one("x.weight_zero_point", np.zeros(3, n
     ],
 )
 def test_bits_that_cannot_be_weights(more, says, tmp_path):
-    held = onnx.Held(onnx.find(write_onnx(made("llama"), tmp_path, more=more)))
+    held = onnx.OnnxGraph(onnx.find(write_onnx(made("llama"), tmp_path, more=more)))
     with pytest.raises(Problem, match=says):
         held.floats("x.weight")
 

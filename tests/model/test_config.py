@@ -3,14 +3,18 @@
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
 import qkv
 from qkv import Config, Transformer
+from qkv.attention.heads import NORMS
+from qkv.model import layers, words
 from qkv.model.config import CHOICES
-from qkv.model.layer_pattern import MIXERS
+from qkv.model.feed_forward import ACTIVATIONS
+from qkv.model.layer_pattern import MIXERS, STATES
 from qkv.model.presets import PRESETS
 
 
@@ -105,6 +109,18 @@ def test_every_preset_builds(name):
 def test_gpt2_has_the_published_size():
     with torch.device("meta"):
         assert Transformer(PRESETS["gpt2"]).count() == 124_439_808
+
+
+def test_each_table_has_the_words_that_the_types_name():
+    assert set(layers.NORMS) == set(get_args(words.Norm)) == set(CHOICES["qk_norm"]) - {None}
+    assert set(layers.HEADS) == set(get_args(words.Head))
+    assert {"none", *ACTIVATIONS} == set(get_args(words.Activation))
+    assert MIXERS == get_args(words.Mixer) and set(STATES) < set(MIXERS)
+    assert set(NORMS) == set(get_args(words.Norm))
+    hints = get_type_hints(Config)
+    for name, among in CHOICES.items():
+        named = {word for part in (hints[name], *get_args(hints[name])) for word in get_args(part) or ()}
+        assert {word for word in among if isinstance(word, str)} == {word for word in named if isinstance(word, str)}
 
 
 @pytest.mark.parametrize("feed_forward", CHOICES["feed_forward"])

@@ -146,7 +146,7 @@ def _set(model: nn.Module, name: str, module: nn.Module) -> None:
 def _layout(model: Transformer) -> Family | None:
     """The layout that the weights were read from, else one that holds the model, if there is any."""
     from .families import FAMILIES, family_of
-    from .families.family import Foreign
+    from .families.setting_table import Foreign
 
     try:
         return next((each for each in FAMILIES if model.layout in each.types), None) or family_of(model.config)

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from ..disk.bounded_reading import read_json, reading
 from ..i18n import Message, Problem, _
 from ..text.library_tokenizer import refuse_long
 from .binary_reader import Cursor, Tensors, broken, mapped
+from .families.setting_table import HfConfig
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
@@ -45,7 +45,7 @@ def find(folder: Path) -> Path | None:
     return None
 
 
-def read(folder: str | Path) -> tuple[dict[str, Any], Tensors]:
+def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
     """What config.json would say, and the tensors."""
     place = find(Path(folder))
     if place is None:
@@ -77,7 +77,7 @@ def read(folder: str | Path) -> tuple[dict[str, Any], Tensors]:
                 name=name,
             )
     layers = {side: held.layers(side) for side in ("encoder", "decoder")}
-    theirs: dict[str, Any] = dict(
+    theirs: HfConfig = dict(
         model_type="marian",
         architectures=["MarianMTModel"],
         vocab_size=vocab + 1,
@@ -105,7 +105,7 @@ def read(folder: str | Path) -> tuple[dict[str, Any], Tensors]:
     return theirs, _tensors(held, vocab, width, layers)
 
 
-def _tensors(held: "Held", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
+def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
     makers: dict[str, Callable[[], Tensor]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
 
@@ -162,7 +162,7 @@ def _tensors(held: "Held", vocab: int, width: int, layers: dict[str, int]) -> Te
     return Tensors(makers, shapes)
 
 
-def _positions(held: "Held", width: int) -> int:
+def _positions(held: "CTranslate2File", width: int) -> int:
     """How many positions the file has; they are Marian's sines and cosines, or it is no Marian."""
     name = "encoder/position_encodings/encodings"
     if name not in held:
@@ -184,7 +184,7 @@ def _positions(held: "Held", width: int) -> int:
     return length
 
 
-class Held:
+class CTranslate2File:
     """The tensors of a file under its own names."""
 
     def __init__(self, file: Path, raw: np.ndarray) -> None:
@@ -202,7 +202,7 @@ class Held:
     def __contains__(self, name: str) -> bool:
         return self.aliases.get(name, name) in self.pieces
 
-    def shape(self, name: str, rank: int) -> Any:
+    def shape(self, name: str, rank: int) -> tuple[int, ...]:
         """The shape of a tensor, which must have so many dimensions."""
         shape = self.pieces[self.name(name)][0]
         if len(shape) != rank or 0 in shape:
@@ -257,7 +257,7 @@ class Held:
         return len(found)
 
 
-def header(file: Path) -> tuple[str, Held]:
+def header(file: Path) -> tuple[str, CTranslate2File]:
     """The name of the layout and the table of tensors, all within the file's bounds."""
     raw = mapped(file)
     cursor = Cursor(file, raw)
@@ -273,7 +273,7 @@ def header(file: Path) -> tuple[str, Held]:
             version=version,
         )
     spec, _ = text(), cursor.number("I")
-    held = Held(file, raw)
+    held = CTranslate2File(file, raw)
     count = cursor.number("I")
     cursor.need(count, 2 + 1 + 1 + 4)  # the least that one takes
     for _ in range(count):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,8 +22,9 @@ from torch import Tensor
 
 from ..i18n import Message, Problem, all_of
 from .binary_reader import Cursor, broken, mapped
+from .families.setting_table import HfConfig, Value
 from .gguf_layouts import LAYOUTS, Layout
-from .gguf_settings import LONG_ROPE, Piece, Settings, config_of, refuse_rest
+from .gguf_settings import LONG_ROPE, GgufSettings, GgufTensor, config_of, refuse_rest
 
 # GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -36,9 +36,9 @@ LONGEST = 1 << 22  # no vocabulary has as many tokens, merges or scores
 class Gguf:
     """A GGUF file in Hugging Face's words."""
 
-    theirs: dict[str, Any]
-    tensors: "Tensors"
-    vocabulary: dict[str, Any]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
+    theirs: HfConfig
+    tensors: "GgufWeights"
+    vocabulary: dict[str, Value]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
 
 
 Order = Callable[[np.ndarray], np.ndarray]
@@ -49,19 +49,19 @@ def _as_it_is(tensor: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredTensor:
     """How one of Hugging Face's tensors is kept: in which pieces, and what makes it of them."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[GgufTensor, ...]
     shape: tuple[int, ...]  # Hugging Face's
     order: Order | None = None  # of a piece's rows, which are quantised one by one
     make: Callable[..., Tensor] = _as_it_is  # of the floats of all pieces
 
 
-class Tensors(Mapping[str, Tensor]):
+class GgufWeights(Mapping[str, Tensor]):
     """Hugging Face's name -> tensor in float32, dequantised each time it is asked for."""
 
-    def __init__(self, file: Path, raw: np.ndarray, kept: dict[str, Kept]) -> None:
+    def __init__(self, file: Path, raw: np.ndarray, kept: dict[str, StoredTensor]) -> None:
         self._file, self._raw, self._kept = file, raw, kept
         self.shapes = {name: one.shape for name, one in kept.items()}
 
@@ -69,7 +69,7 @@ class Tensors(Mapping[str, Tensor]):
         kept = self._kept[name]
         return kept.make(*(self._floats(name, piece, kept.order) for piece in kept.pieces))
 
-    def _floats(self, name: str, piece: Piece, order: Order | None) -> Tensor:
+    def _floats(self, name: str, piece: GgufTensor, order: Order | None) -> Tensor:
         raw = self._raw[piece.begin : piece.end]
         if order is not None:
             raw = order(raw.reshape(piece.shape[0], -1))
@@ -95,7 +95,7 @@ def read(file: str | Path) -> Gguf:
     """The whole header of a file; its weights are read when they are asked for."""
     file = Path(file)
     entries, pieces, raw = header(file)
-    settings = Settings(file, raw, entries, str(entries.get("general.architecture")))
+    settings = GgufSettings(file, raw, entries, str(entries.get("general.architecture")))
     if settings.architecture not in LAYOUTS:
         near = difflib.get_close_matches(settings.architecture, LAYOUTS, n=1)
         raise Problem(
@@ -108,7 +108,7 @@ def read(file: str | Path) -> Gguf:
     layout = LAYOUTS[settings.architecture]
     theirs = config_of(settings, layout, pieces)
     refuse_rest(settings, theirs)
-    table: dict[str, Kept] = {}
+    table: dict[str, StoredTensor] = {}
     for name, piece in pieces.items():
         part, kind = name.rpartition(".")[::2]
         if name in ANGLES and "rope_theta" in theirs:
@@ -122,10 +122,10 @@ def read(file: str | Path) -> Gguf:
         else:
             hf = _rename(name, layout)
             table[hf] = _keep(file, name, hf, piece, layout, theirs)
-    return Gguf(theirs, Tensors(file, raw, table), _vocabulary(file, entries))
+    return Gguf(theirs, GgufWeights(file, raw, table), _vocabulary(file, entries))
 
 
-def _vocabulary(file: Path, entries: dict[str, Any]) -> dict[str, Any]:
+def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:
     found = {}
     for key, value in entries.items():
         if key.startswith("tokenizer."):
@@ -135,7 +135,7 @@ def _vocabulary(file: Path, entries: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
+def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndarray]:
     """Settings and tensors of a GGUF file as it names them, all within its bounds, and its bytes."""
     raw = mapped(file)
     cursor = Cursor(file, raw)
@@ -152,7 +152,7 @@ def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
     n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
     cursor.need(n_tensors, 24 + 8)  # the least that one takes
     cursor.need(n_settings, 8 + 4 + 1)
-    settings: dict[str, Any] = {}
+    settings: dict[str, Value] = {}
     for _ in range(n_settings):
         key = cursor.text(cursor.number("Q"))
         if key in settings:
@@ -161,7 +161,7 @@ def header(file: Path) -> tuple[dict[str, Any], dict[str, Piece], np.ndarray]:
     return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
 
 
-def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
+def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
     """A setting's value: a number, a text, or a list (an array, if of numbers)."""
     if kind in NUMBERS:
         return cursor.number(NUMBERS[kind])
@@ -179,7 +179,7 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Any:
     return [_value(cursor, of, depth + 1) for _ in range(count)]
 
 
-def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
+def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTensor]:
     """The table of tensors: each within the file, none over another."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
@@ -193,7 +193,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
         raise broken(file, Message("general.alignment is {alignment!r}", alignment=alignment))
     first = -(-cursor.at // alignment) * alignment
-    pieces: dict[str, Piece] = {}
+    pieces: dict[str, GgufTensor] = {}
     for name, shape, kind, offset in listed:
         try:
             block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
@@ -228,7 +228,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Any) -> dict[str, Piece]:
                     n=len(cursor.raw),
                 ),
             )
-        pieces[name] = Piece(shape, kind, begin, begin + length)
+        pieces[name] = GgufTensor(shape, kind, begin, begin + length)
     end = first
     for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
         if piece.begin < end:
@@ -256,7 +256,7 @@ def _rename(name: str, layout: Layout) -> str:
     return f"{known}.{kind}" if known else name
 
 
-def _keep(file: Path, name: str, hf: str, piece: Piece, layout: Layout, theirs: dict[str, Any]) -> Kept:
+def _keep(file: Path, name: str, hf: str, piece: GgufTensor, layout: Layout, theirs: HfConfig) -> StoredTensor:
     """A tensor that is one in both, whatever order and way round it has."""
     part = name.split(".")[-2] if "." in name else name
     heads = theirs.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
@@ -268,35 +268,35 @@ def _keep(file: Path, name: str, hf: str, piece: Piece, layout: Layout, theirs: 
         _need_rows(file, name, piece, 3, heads)
         order = partial(weave, heads=heads)
     if len(piece.shape) == 2 and re.search(layout.turned, hf):
-        return Kept((piece,), piece.shape[::-1], order, torch.t)
+        return StoredTensor((piece,), piece.shape[::-1], order, torch.t)
     if re.search(layout.raised, hf):
-        return Kept((piece,), piece.shape, order, lambda weight: weight - 1)
-    return Kept((piece,), piece.shape, order)
+        return StoredTensor((piece,), piece.shape, order, lambda weight: weight - 1)
+    return StoredTensor((piece,), piece.shape, order)
 
 
-def _need_rows(file: Path, name: str, piece: Piece, each: int, heads: int) -> None:
+def _need_rows(file: Path, name: str, piece: GgufTensor, each: int, heads: int) -> None:
     if piece.shape[0] % (each * heads):
         rows = piece.shape[0]
         raise broken(file, Message("{name} has {value} rows for {n} heads", name=name[:80], value=rows, n=heads))
 
 
-def _apart(file: Path, name: str, piece: Piece, theirs: str) -> dict[str, Kept]:
+def _apart(file: Path, name: str, piece: GgufTensor, theirs: str) -> dict[str, StoredTensor]:
     """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
     if len(piece.shape) != 3:
         raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(piece.shape)))
     count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
     places = [piece.begin + i * size for i in range(count)]
-    ones = [Piece(piece.shape[1:], piece.type, at, at + size) for at in places]
-    return {theirs.replace("{e}", str(i)): Kept((one,), one.shape) for i, one in enumerate(ones)}
+    ones = [GgufTensor(piece.shape[1:], piece.type, at, at + size) for at in places]
+    return {theirs.replace("{e}", str(i)): StoredTensor((one,), one.shape) for i, one in enumerate(ones)}
 
 
-def _join(file: Path, name: str, keys: Piece, values: Piece) -> Kept:
+def _join(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> StoredTensor:
     """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
     if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
         raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(keys.shape)))
     heads, rank, width = keys.shape
     shape = (heads * (width + values.shape[1]), rank)
-    return Kept((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
+    return StoredTensor((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
 
 
 def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:

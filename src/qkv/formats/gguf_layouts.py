@@ -1,8 +1,20 @@
-"""How GGUF writes each architecture: its words for settings and tensors, and Hugging Face's."""
+"""How GGUF writes each architecture: its words for settings, and for tensors with Hugging Face's."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from .families.setting_table import HfConfig
+
+# GGUF's word for a setting that any model has -> ours, which the family's table turns into that of its config.json.
+SETTINGS = {
+    "embedding_length": "width",
+    "block_count": "n_layer",
+    "feed_forward_length": "hidden",
+    "attention.head_count": "n_head",
+    "context_length": "context",
+    "attention.layer_norm_rms_epsilon": "norm_eps",
+    "attention.layer_norm_epsilon": "norm_eps",
+    "expert_feed_forward_length": "experts.hidden",
+}
 # Settings that change no number: the vocabulary is counted, and the epsilon of norms that a model doesn't have is idle.
 SILENT = (
     *("vocab_size", "tensor_data_layout", "pooling_type", "rope.scaling.finetuned"),
@@ -12,11 +24,10 @@ SILENT = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How one architecture is written: Hugging Face's word for it, for its settings and for its tensors."""
+    """How one architecture is written: Hugging Face's word for it and for its tensors."""
 
     model_type: str
-    fixed: dict[str, Any]  # said by the architecture itself
-    settings: dict[str, str]  # GGUF's word -> theirs
+    fixed: HfConfig  # said by the architecture itself
     outside: dict[str, str]  # tensors outside the layers
     inside: dict[str, str]  # and in layer {i}
     turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
@@ -30,14 +41,6 @@ class Layout:
     mixed: str = ""  # Hugging Face's word for it, if there are experts
 
 
-_LLAMA_SETTINGS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "context_length": "max_position_embeddings",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-}
 _LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _LLAMA_INSIDE = {
     "attn_norm": "model.layers.{i}.input_layernorm",
@@ -63,18 +66,15 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
     inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.block_sparse_moe.gate"}
     experts = {name: f"model.layers.{{i}}.block_sparse_moe.experts.{{e}}.{word}" for name, word in _MIXTRAL.items()}
     mixed = "mixtral" if model_type == "llama" else ""
-    return Layout(
-        model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, mixed=mixed
-    )
+    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, mixed=mixed)
 
 
 def _qwen_moe() -> Layout:
     """Its router's shares sum to 1 in llama.cpp, whatever a file says."""
-    fixed: dict[str, Any] = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
-    settings = _LLAMA_SETTINGS | {"expert_feed_forward_length": "moe_intermediate_size"}
+    fixed: HfConfig = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
     inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.mlp.gate"}
     experts = {name: f"model.layers.{{i}}.mlp.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
-    return Layout("qwen3_moe", fixed, settings, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
+    return Layout("qwen3_moe", fixed, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
 
 
 def _gemma(model_type: str, architecture: str) -> Layout:
@@ -88,7 +88,7 @@ def _gemma(model_type: str, architecture: str) -> Layout:
     inside = _LLAMA_INSIDE | ({} if model_type == "gemma" else both)
     activation = "gelu_pytorch_tanh"
     fixed = dict(architectures=[architecture], hidden_act=activation, hidden_activation=activation)
-    return Layout(model_type, fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, raised=r"norm\.weight$")
+    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, raised=r"norm\.weight$")
 
 
 def _phi3() -> Layout:
@@ -97,7 +97,7 @@ def _phi3() -> Layout:
     apart = ("attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "ffn_gate")
     inside = {name: word for name, word in _LLAMA_INSIDE.items() if name not in apart} | fused
     fixed = dict(architectures=["Phi3ForCausalLM"], hidden_act="silu")
-    return Layout("phi3", fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside)
+    return Layout("phi3", fixed, _LLAMA_OUTSIDE, inside)
 
 
 def _deepseek() -> Layout:
@@ -118,7 +118,7 @@ def _deepseek() -> Layout:
     experts = {name: f"{think}.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
     joined = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}.kv_b_proj")
     fixed = dict(hidden_act="silu")
-    return Layout("deepseek2", fixed, _LLAMA_SETTINGS, _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
+    return Layout("deepseek2", fixed, _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
 
 
 LAYOUTS = {
@@ -134,14 +134,6 @@ LAYOUTS = {
     "gptneox": Layout(
         "gpt_neox",
         dict(architectures=["GPTNeoXForCausalLM"], hidden_act="gelu"),
-        {
-            "embedding_length": "hidden_size",
-            "block_count": "num_hidden_layers",
-            "feed_forward_length": "intermediate_size",
-            "attention.head_count": "num_attention_heads",
-            "context_length": "max_position_embeddings",
-            "attention.layer_norm_epsilon": "layer_norm_eps",
-        },
         {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
         {
             "attn_norm": "gpt_neox.layers.{i}.input_layernorm",
@@ -156,14 +148,6 @@ LAYOUTS = {
     "gpt2": Layout(
         "gpt2",
         dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),
-        {
-            "embedding_length": "n_embd",
-            "block_count": "n_layer",
-            "feed_forward_length": "n_inner",
-            "attention.head_count": "n_head",
-            "context_length": "n_positions",
-            "attention.layer_norm_epsilon": "layer_norm_epsilon",
-        },
         {
             "token_embd": "transformer.wte",
             "position_embd": "transformer.wpe",
@@ -183,14 +167,6 @@ LAYOUTS = {
     "bert": Layout(
         "bert",
         dict(architectures=["BertModel"], hidden_act="gelu", position_embedding_type="absolute"),
-        {
-            "embedding_length": "hidden_size",
-            "block_count": "num_hidden_layers",
-            "feed_forward_length": "intermediate_size",
-            "attention.head_count": "num_attention_heads",
-            "context_length": "max_position_embeddings",
-            "attention.layer_norm_epsilon": "layer_norm_eps",
-        },
         {
             "token_embd": "embeddings.word_embeddings",
             "position_embd": "embeddings.position_embeddings",

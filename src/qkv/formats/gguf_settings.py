@@ -4,16 +4,17 @@ What is asked for is noted, so that whatever nobody asked for can be refused: a 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..i18n import Message, Problem
 from .binary_reader import broken
-from .gguf_layouts import SILENT, Layout
+from .families import FAMILIES
+from .families.setting_table import HfConfig, Value
+from .gguf_layouts import SETTINGS, SILENT, Layout
 
 SOFTMAX, SIGMOID = 1, 2  # GGUF's numbers for how experts are scored
 MOST_LAYERS = 1 << 12
@@ -21,7 +22,7 @@ LONG_ROPE = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 
 @dataclass(frozen=True)
-class Piece:
+class GgufTensor:
     """A tensor in the file: its shape as PyTorch has it, its type, and where its bytes lie."""
 
     shape: tuple[int, ...]
@@ -30,21 +31,20 @@ class Piece:
     end: int
 
 
-Pieces = Mapping[str, Piece]
-Theirs = dict[str, Any]  # what config.json would say
+GgufTensors = Mapping[str, GgufTensor]
 
 
 @dataclass(frozen=True)
-class Settings:
+class GgufSettings:
     """The settings of one architecture."""
 
     file: Path
     raw: np.ndarray
-    entries: dict[str, Any]
+    entries: dict[str, Value]
     architecture: str
     asked: set[str] = field(default_factory=set)  # for what
 
-    def get(self, word: str, default: Any = None) -> Any:
+    def get(self, word: str, default: Value = None) -> Value:
         """A number that all layers share, or the default."""
         self.asked.add(word)
         key = f"{self.architecture}.{word}"
@@ -57,7 +57,7 @@ class Settings:
             raise self.refusal(word, value)
         return value
 
-    def must(self, word: str) -> Any:
+    def must(self, word: str) -> Value:
         """A number that has to be there."""
         value = self.get(word)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -71,7 +71,7 @@ class Settings:
             raise self.refusal(word, value)
         return value
 
-    def refusal(self, word: str, value: Any) -> Problem:
+    def refusal(self, word: str, value: Value) -> Problem:
         """No model can be built with this."""
         return Problem(
             "{file} says {key} = {value}, with which qkv can't build the model",
@@ -81,14 +81,14 @@ class Settings:
         )
 
 
-def refuse_rest(settings: Settings, theirs: Theirs) -> None:
+def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
     """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
 
     llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
     """
     heads = settings.must("attention.head_count")
     width = theirs.get("head_dim") or settings.must("embedding_length") / max(heads, 1)
-    neutral: dict[str, tuple[Any, ...]] = {
+    neutral: dict[str, tuple[Value, ...]] = {
         "attention.causal": (settings.architecture != "bert",),
         "attention.scale": (max(width, 1) ** -0.5,),
         "attention.head_count_kv": (heads,),
@@ -115,13 +115,22 @@ def refuse_rest(settings: Settings, theirs: Theirs) -> None:
             )
 
 
-def config_of(settings: Settings, layout: Layout, pieces: Pieces) -> Theirs:
+def _named(layout: Layout) -> Iterator[tuple[str, str]]:
+    """Yield GGUF's word for each setting that the family's table has, and the one in its config.json."""
+    member = "deepseek_v2" if layout.model_type == "deepseek2" else layout.model_type
+    family = next(family for family in FAMILIES if member in family.types)
+    names = dict(family.names(member))
+    idle = "attention.layer_norm_rms_epsilon" if family.holds["norm"] == ("layer",) else "attention.layer_norm_epsilon"
+    return ((word, names[ours]) for word, ours in SETTINGS.items() if ours in names and word != idle)
+
+
+def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> HfConfig:
     """What config.json would say."""
     file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise broken(file, Message("it has no token_embd.weight, the word vectors"))
-    theirs: Theirs = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
-    theirs |= {word: settings.must(name) for name, word in layout.settings.items()}
+    theirs: HfConfig = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
+    theirs |= {word: settings.must(name) for name, word in _named(layout)}
     theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
@@ -130,16 +139,16 @@ def config_of(settings: Settings, layout: Layout, pieces: Pieces) -> Theirs:
     return theirs | READERS[layout.model_type](settings, pieces, theirs)
 
 
-def _bert(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _bert(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     types = pieces.get("token_types.weight")
     return {"type_vocab_size": types.shape[0] if types else 0}
 
 
-def _gpt2(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _gpt2(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     return {}
 
 
-def _llama(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _llama(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """LLaMA, which is a Mistral if it has a window, and those with its words."""
     sizes = _whole_heads(settings, theirs)
     sizes |= _rotary(settings, pieces, sizes["head_dim"])
@@ -147,14 +156,14 @@ def _llama(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
     if kind not in ("llama", "mixtral"):
         return sizes
     window = settings.get("attention.sliding_window")
-    windowed: Theirs = {"sliding_window": window} if window else {}
+    windowed: HfConfig = {"sliding_window": window} if window else {}
     if kind == "mixtral":
         return sizes | windowed
     sizes |= {"attention_bias": "blk.0.attn_q.bias" in pieces, "mlp_bias": "blk.0.ffn_gate.bias" in pieces}
     return sizes | windowed | ({"model_type": "mistral", "architectures": ["MistralForCausalLM"]} if window else {})
 
 
-def _gemma(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _gemma(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """Caps, windows and the scale of scores: where a file is silent, as llama.cpp takes it."""
     sizes = _whole_heads(settings, theirs)
     sizes |= _rotary(settings, pieces, sizes["head_dim"])
@@ -181,7 +190,7 @@ def _gemma(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
     return sizes | more
 
 
-def _phi3(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _phi3(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """A part of each head may be turned; transformers obeys the window, which llama.cpp has switched off."""
     sizes = _heads(settings, theirs)
     turned = settings.count("rope.dimension_count", sizes["head_dim"])
@@ -194,7 +203,7 @@ def _phi3(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
     )
 
 
-def _gpt_neox(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """Its keys are as many as its queries, and a part of each head is turned."""
     sizes = _heads(settings, theirs)
     for word, found, wanted in (
@@ -211,7 +220,7 @@ def _gpt_neox(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
     )
 
 
-def _deepseek(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
+def _deepseek(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """Latent attention and experts. V3 scores each expert by itself, V2 all of them by softmax."""
     heads, rank = settings.count("attention.head_count"), settings.count("attention.kv_lora_rank")
     turned, scored = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
@@ -256,12 +265,12 @@ def _deepseek(settings: Settings, pieces: Pieces, theirs: Theirs) -> Theirs:
     return more | angles
 
 
-def pieces_of_a_layer(pieces: Pieces) -> set[str]:
+def pieces_of_a_layer(pieces: GgufTensors) -> set[str]:
     """What GGUF calls the parts of layers."""
     return {name.split(".")[2] for name in pieces if name.startswith("blk.") and name.count(".") == 3}
 
 
-def _heads(settings: Settings, theirs: Theirs) -> Theirs:
+def _heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
     """How many heads there are, and how wide they are."""
     heads = theirs["num_attention_heads"]
     kept = settings.get("attention.head_count_kv") or heads
@@ -275,7 +284,7 @@ def _heads(settings: Settings, theirs: Theirs) -> Theirs:
     return {"num_key_value_heads": kept, "head_dim": width}
 
 
-def _whole_heads(settings: Settings, theirs: Theirs) -> Theirs:
+def _whole_heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
     """The same, for what turns all of a head."""
     sizes = _heads(settings, theirs)
     if (turned := settings.get("rope.dimension_count", sizes["head_dim"])) != sizes["head_dim"]:
@@ -296,7 +305,7 @@ READERS = {
 }
 
 
-def _experts(settings: Settings, layout: Layout) -> Theirs:
+def _experts(settings: GgufSettings, layout: Layout) -> HfConfig:
     """What config.json would say of a mixture of experts, where there is one."""
     if not (count := settings.get("expert_count")):
         return {}
@@ -313,13 +322,13 @@ def _experts(settings: Settings, layout: Layout) -> Theirs:
     }
 
 
-def _rotary(settings: Settings, pieces: Pieces, width: int) -> Theirs:
+def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig:
     """The base of the rotary angles and how they are scaled."""
     base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
     if not isinstance(base, int | float) or not base > 0:
         raise settings.refusal("rope.freq_base", base)
     base = float(base)
-    theirs: Theirs = {"rope_type": "default"}
+    theirs: HfConfig = {"rope_type": "default"}
     factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
     if "rope_freqs.weight" in pieces:
         theirs = llama3_scaling(settings.file, _divisors(settings, pieces["rope_freqs.weight"], width), base)
@@ -346,14 +355,14 @@ def _rotary(settings: Settings, pieces: Pieces, width: int) -> Theirs:
     return {"rope_theta": base, "rope_scaling": theirs, "rope_parameters": {"rope_theta": base, **theirs}}
 
 
-def _divisors(settings: Settings, piece: Piece, width: int) -> np.ndarray:
+def _divisors(settings: GgufSettings, piece: GgufTensor, width: int) -> np.ndarray:
     """The number that each pair's angle is divided by; `width` of a head are turned."""
     if piece.type != 0 or piece.shape != (width // 2,):
         raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
     return settings.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
 
 
-def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> Theirs:
+def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> HfConfig:
     """LLaMA 3's settings from the number that each pair's angle is divided by, which is all that GGUF keeps of them.
 
     A pair that turns t times within the original length keeps its angle if t > high, has it divided by the factor if

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from .. import __version__
 from ..disk.atomic_files import flush_folder, save_tensors, write_file
@@ -21,6 +20,7 @@ from ..model.layer_pattern import choose
 from ..model.transformer import Transformer
 from ..text import Tokenizer
 from .families import to_theirs
+from .families.setting_table import HfConfig
 from .quantise import Int8Linear
 from .tensor_files import weights_of
 
@@ -134,5 +134,5 @@ def _exported(config: Path) -> bool:
         return False
 
 
-def _write_json(file: Path, values: dict[str, Any]) -> None:
+def _write_json(file: Path, values: HfConfig) -> None:
     write_file(file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -26,7 +25,8 @@ from ..model.config import Config
 from ..text.tokenizer_folder import NoTokenizer
 from . import ctranslate2, gguf, model_files, onnx
 from .families import FAMILIES, read_config, to_ours
-from .families.family import Family, Unread, respelled
+from .families.family import Family, respelled
+from .families.setting_table import HfConfig, Unread
 
 MOST_CURES = 50  # settings of one file that are noted
 
@@ -94,7 +94,7 @@ def _simply(place: Path, what: Message, name: Path) -> Finding:
         return Finding(place, what, None, (problem,))
 
 
-def _published(place: Path, theirs: dict[str, Any]) -> Finding:
+def _published(place: Path, theirs: HfConfig) -> Finding:
     """A folder of Hugging Face."""
     word = str(theirs["model_type"])[:80]
     family = next((family for family in FAMILIES if word in family.types), None)
@@ -125,7 +125,7 @@ def _published(place: Path, theirs: dict[str, Any]) -> Finding:
 
 
 def _read(
-    place: Path, theirs: dict[str, Any], tensors: Mapping[str, Tensor], family: Family | None
+    place: Path, theirs: HfConfig, tensors: Mapping[str, Tensor], family: Family | None
 ) -> tuple[Config | None, list[Problem]]:
     """The config, and what is in its way; each setting that qkv can't read is taken as it could."""
     obstacles: list[Problem] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
 from .locate import find
 from .tensor_files import Finite, Safetensors, fingerprint, refuse_others, weights_of
+
+if TYPE_CHECKING:
+    from .families.setting_table import HfConfig
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 # What config.json says of sizes: none can be larger than the largest side of a tensor, nor a model have more layers
@@ -112,7 +115,7 @@ def _load(
     raise _nothing(place, config)
 
 
-def build(source: Path, theirs: dict[str, Any], tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
+def build(source: Path, theirs: HfConfig, tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
     """The Transformer of a config and tensors in Hugging Face's words; `tensors` also tells `.shapes`."""
     from .families import to_ours
 
@@ -227,7 +230,7 @@ def _run(
     return model.eval(), text.load(folder)
 
 
-def _published(folder: Path, config: dict[str, Any], dtype: torch.dtype) -> Transformer:
+def _published(folder: Path, config: HfConfig, dtype: torch.dtype) -> Transformer:
     """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
     from . import onnx
 
@@ -347,12 +350,12 @@ def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text
     return tokenizer
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> HfConfig:
     """A JSON file that holds names and values."""
     return bounded_reading.read_table(file, _("{file} can't be read: {error}"))
 
 
-def refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+def refuse_absurd(source: Path, theirs: HfConfig, shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
     if told := theirs.get("quantization_config"):
         method = told.get("quant_method", "") if isinstance(told, dict) else told
@@ -367,7 +370,7 @@ def refuse_absurd(source: Path, theirs: dict[str, Any], shapes: dict[str, tuple[
 
 
 def _refuse_larger(
-    file: Path, told: dict[str, Any], shapes: dict[str, tuple[int, ...]], sizes: Sequence[str], layers: Sequence[str]
+    file: Path, told: HfConfig, shapes: dict[str, tuple[int, ...]], sizes: Sequence[str], layers: Sequence[str]
 ) -> None:
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for names, most in ((sizes, longest), (layers, len(shapes))):
@@ -383,7 +386,7 @@ def _refuse_larger(
                 )
 
 
-def _nothing(folder: Path, config: dict[str, Any]) -> Problem:
+def _nothing(folder: Path, config: HfConfig) -> Problem:
     """Why a folder can't be loaded."""
     pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
     if pickled and not any(folder.glob("*.safetensors")):

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from ..i18n import Message, Problem
 from .binary_reader import Tensors, broken, mapped
+from .families.setting_table import HfConfig
 
 NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")
 TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
@@ -35,6 +35,7 @@ INPUT, NODE_NAME, OPERATION = 1, 3, 4
 SHAPE, TYPE, FLOATS, INTEGERS, NAME, BYTES, LOCATION = 1, 2, 4, 5, 8, 9, 14
 
 Span = tuple[int, int]  # first byte, and the one after the last
+Field = int | Span
 
 
 def find(folder: Path) -> Path | None:
@@ -43,9 +44,9 @@ def find(folder: Path) -> Path | None:
     return next((file for file in places if file.is_file()), None)
 
 
-def read(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
+def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
     """What config.json says, put right where the file says otherwise, and the tensors by Hugging Face's names."""
-    held = Held(file)
+    held = OnnxGraph(file)
     makers: dict[str, Callable[[], Tensor]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     for name in held.pieces:
@@ -64,7 +65,7 @@ def read(file: Path, config: dict[str, Any]) -> tuple[dict[str, Any], Tensors]:
 
 
 @dataclass(frozen=True)
-class Piece:
+class OnnxTensor:
     """A tensor: where its bytes lie in the file, or its few numbers themselves; `quantised` ones need scale and zero."""
 
     shape: tuple[int, ...]
@@ -74,13 +75,13 @@ class Piece:
     quantised: bool = False
 
 
-class Held:
+class OnnxGraph:
     """The tensors of a file under its own names (those in 8 bits without `_quantized`), and which products use them."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.raw = file, mapped(file)
         self.data, self.fields_left = self.raw.data, MOST_FIELDS
-        self.pieces: dict[str, Piece] = {}
+        self.pieces: dict[str, OnnxTensor] = {}
         self.products: dict[str, str] = {}  # a tensor's name -> the name that its place in the graph gives it
         nodes: list[Span] = []
         graphs = [span for number, span in self.fields((0, len(self.raw))) if number == GRAPH]
@@ -106,7 +107,7 @@ class Held:
                 return number, at
         raise broken(self.file, Message("byte {at} is no number of protobuf: it was cut short or damaged", at=at))
 
-    def fields(self, span: Span) -> Iterator[tuple[int, Any]]:
+    def fields(self, span: Span) -> Iterator[tuple[int, Field]]:
         """The fields of a message: its number with an integer, or with the span of a text, of bytes, of a message."""
         at, end = span
         while at < end:
@@ -114,7 +115,7 @@ class Held:
             if self.fields_left < 0:
                 raise broken(self.file, Message("it has more than {most} fields", most=MOST_FIELDS))
             key, at = self.varint(at, end)
-            value: Any
+            value: Field
             if key & 7 == 0:
                 value, at = self.varint(at, end)
             else:
@@ -131,18 +132,18 @@ class Held:
                     )
             yield key >> 3, value
 
-    def whole(self, value: Any) -> Span:
+    def whole(self, value: Field) -> Span:
         """The span of a field, which must have one."""
         if not isinstance(value, tuple):
             raise broken(self.file, Message("a number stands where a text or a tensor should"))
         return value
 
-    def text(self, value: Any) -> str:
+    def text(self, value: Field) -> str:
         """A short text; a longer one is no name."""
         begin, end = self.whole(value)
         return str(self.data[begin : min(end, begin + 1000)], "utf-8", "replace")
 
-    def integers(self, value: Any) -> list[int]:
+    def integers(self, value: Field) -> list[int]:
         """One integer, or many in a row."""
         if isinstance(value, int):
             return [value]
@@ -186,7 +187,7 @@ class Held:
                 ),
             )
         counted = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
-        self.pieces[kept] = Piece(tuple(shape), TYPES[dtype], place or (0, 0), counted, quantised)
+        self.pieces[kept] = OnnxTensor(tuple(shape), TYPES[dtype], place or (0, 0), counted, quantised)
 
     def _node(self, span: Span) -> None:
         inputs, operation, name = [], "", ""

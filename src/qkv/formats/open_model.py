@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import text
 from ..i18n import Problem
-from .families.family import Foreign
+from .families.setting_table import Foreign
 from .model_files import find, load
 from .tensor_files import refuse_infinite
 

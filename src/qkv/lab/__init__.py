@@ -6,8 +6,7 @@ Read in this order: `report`, `scaling`, `complexity`, `memory`, `masks`, `dista
 An experiment is a file with four functions: `measure(**sizes)` gives plain numbers, `tables`, `shows` and `draw` tell
 them as tables, as a paragraph and as a figure. One that may take long first measures a small step of each of its parts,
 and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so
-that `qkv lab --help` needs no torch. Read `report` first, then `scaling`, the shortest; `mixers` has its models in
-`mixer_contest` and its paragraph in `mixer_summary`.
+that `qkv lab --help` needs no torch.
 
 >>> results = run("memory", model="gpt2", length=1024)
 >>> results["rows"][0]["kind"], results["rows"][0]["bytes"]

@@ -1,6 +1,6 @@
 """The Transformer: what it is made of, and the model itself.
 
-Read in this order: `config`, `mixture`, `layer_pattern`, `config_checks`, `presets`, `feed_forward`, `experts`, `layers`,
+Read in this order: `words`, `config`, `mixture`, `layer_pattern`, `config_checks`, `presets`, `feed_forward`, `experts`, `layers`,
 `transformer`, `thin_matmul`, `word_loss`, `describe`.
 
 >>> import torch

@@ -13,20 +13,9 @@ from ..i18n import Problem, _, all_of, nearest
 from .config_checks import MOST_LAYERS, check_kinds, check_together
 from .layer_pattern import MIXERS, choose, layer_words
 from .mixture import LAYERS, Experts
+from .words import CHOICES, Activation, Bias, Head, Init, Kind, Norm, NormPlace, Position, Sides, Sinusoid
 
-CHOICES: dict[str, tuple[Any, ...]] = {
-    "kind": ("decoder", "encoder", "encoder-decoder"),
-    "position": ("none", "sinusoidal", "learned", "rotary", "alibi", "relative"),
-    "norm": ("rms", "rms-centred", "layer"),
-    "norm_place": ("pre", "post", "both"),
-    "sinusoid": ("pairs", "halves"),
-    "sides": ("shared", "own"),
-    "feed_forward": ("relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "geglu", "geglu-tanh", "none"),
-    "qk_norm": (None, "rms", "rms-centred", "layer"),
-    "bias": (True, False, "qkv", "out", "forward", "qkv out", "qkv forward", "out forward"),
-    "head": ("linear", "mlm", "classes", "none"),
-    "init": ("normal", "zero-out", "torch"),
-}
+Values = dict[str, Any]  # settings by name, as JSON has them
 
 
 class StateSizes(NamedTuple):
@@ -49,7 +38,7 @@ class Config:
     qkv.i18n.Problem: width 64 doesn't divide into 5 heads: choose a divisor, or give head_width
     """
 
-    kind: str = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
+    kind: Kind = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
     vocab: int = 256
     source_vocab: int | None = None  # of an encoder with word vectors of its own; None: both sides share them
     width: int = 128
@@ -62,18 +51,18 @@ class Config:
     depth_scale: bool = False  # layer i, from 1, divides it by i, as some GPT-2 do
     hidden: int | None = None  # of the feed-forward: 4 × width, or 8/3 × width where it is gated
     context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
-    position: str = "rotary"
-    sinusoid: str = "pairs"  # sine and cosine of a frequency side by side, or in halves: all sines, then all cosines
+    position: Position = "rotary"
+    sinusoid: Sinusoid = "pairs"  # sine and cosine of a frequency side by side, or all sines, then all cosines
     relative_buckets: int = 32  # of position="relative": how many numbers a head learns,
     relative_distance: int = 128  # and the distance from which on all share the last
-    norm: str = "rms"  # rms-centred: its weights are what is added to 1
-    norm_place: str = "pre"  # of each part of a block; both: before and after, within the residual, as Gemma 2 has it
+    norm: Norm = "rms"  # rms-centred: its weights are what is added to 1
+    norm_place: NormPlace = "pre"  # of each part of a block; both: before and after, within the residual (Gemma 2)
     norm_eps: float = 1e-6
     parallel: bool = False  # a block's parts all read what comes in, and are added to it at once, as in GPT-NeoX
-    feed_forward: str = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
+    feed_forward: Activation = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
     experts: Experts | None = None  # many feed-forwards instead of one, of which a token takes a few: see mixture.py
-    bias: bool | str = False  # True, False, or the matrices that have one: "qkv", "out", "forward", "qkv out", …
-    qk_norm: str | None = None
+    bias: bool | Bias = False  # True, False, or the matrices that have one: "qkv", "out", "forward", "qkv out", …
+    qk_norm: Norm | None = None
     attention_gate: bool = False  # heads' outputs are multiplied by σ(W·x) before they are projected
     softcap: float | None = None  # scores s become c·tanh(s / c), as in Gemma 2
     window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
@@ -92,32 +81,34 @@ class Config:
     value_width: int | None = None  # of its values: head_width
     q_rank: int | None = None  # of a latent that its queries are made from, where they are
     rotary_base: float = 10000.0
-    rotary_scaling: dict[str, Any] | None = None
+    rotary_scaling: Values | None = None
     rotary_fraction: float = 1.0  # of each head's numbers is turned, the first ones
     tied: bool = True  # the head reads the embedding's matrix
     embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
     embedding_width: int | None = None  # of word vectors that are narrower than the model, and made as wide by a matrix
     embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
-    sides: str = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
+    sides: Sides = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
     token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
-    head: str = "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
+    head: Head = (
+        "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
+    )
     labels: tuple[str, ...] = ()  # of head="classes", which tells whole texts apart: a name for each class
     head_bias: bool = False  # a number per word added to its logits, for head="linear"
     output_scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
     output_softcap: float | None = None  # and logits l become c·tanh(l / c)
     pooler: bool = False  # an encoder's summary of a text, read from its first token: `Transformer.pool`
     dropout: float = 0.0
-    init: str = (
+    init: Init = (
         "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs at 0; torch: its defaults
     )
 
     def __post_init__(self) -> None:
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
-        given: Any = self.experts
+        given: object = self.experts
         if given is not None and not isinstance(given, Experts):
             object.__setattr__(self, "experts", Experts.read(given))
-        named: Any = self.labels
+        named: object = self.labels
         if isinstance(named, list):  # JSON has no tuples
             object.__setattr__(self, "labels", tuple(named))
         check_kinds(self)
@@ -247,7 +238,7 @@ class Config:
             return self.hidden
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
 
-    def __new__(cls, *values: Any, **settings: Any) -> "Config":
+    def __new__(cls, *values: object, **settings: object) -> "Config":
         """Refuse an unknown name with the nearest right one, before dataclasses raise a TypeError that names none."""
         known = [field.name for field in fields(cls)]
         for name in settings:
@@ -269,7 +260,7 @@ class Config:
         """
         return replace(self, **changes)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Values:
         """Plain values, for JSON.
 
         >>> Config(width=64).to_dict()["width"]
@@ -278,7 +269,7 @@ class Config:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Any) -> "Config":
+    def from_dict(cls, values: object) -> "Config":
         """The other way; unknown names are refused.
 
         >>> Config.from_dict(Config(width=64).to_dict()) == Config(width=64)
@@ -296,7 +287,7 @@ class Config:
         >>> Config().set(["experts.count=8", "experts.per_token=1"]).experts.per_token
         1
         """
-        changes: dict[str, Any] = {}
+        changes: Values = {}
         for text in assignments:
             name, sign, value = text.partition("=")
             if not sign:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..i18n import Problem, all_of
 from .layer_pattern import STATES
@@ -22,10 +22,10 @@ def check_together(config: Config) -> None:
 def check_kinds(config: Config) -> None:
     """Values that come from a command line or a file may be anything."""
 
-    def whole(value: Any, least: int) -> bool:
+    def whole(value: object, least: int) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53
 
-    def number(value: Any) -> bool:
+    def number(value: object) -> bool:
         # Not isfinite: whole numbers that no float holds come too.
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
@@ -72,7 +72,7 @@ def check_kinds(config: Config) -> None:
     for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate", "parallel", "depth_scale"):
         if not isinstance(value := getattr(config, name), bool):
             raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
-    scaling: Any = config.rotary_scaling
+    scaling: object = config.rotary_scaling
     if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
         raise Problem(
             'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',

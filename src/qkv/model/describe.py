@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import nn
@@ -130,7 +129,7 @@ def cache_bytes(subject: Transformer | Config) -> int:
     return sum(int(_kept(block.attention)) for block in _model(subject).decoder or ())
 
 
-def _kept(attention: Any) -> int:
+def _kept(attention: object) -> int:
     """Bytes of one token that a layer keeps."""
     if isinstance(attention, LatentAttention):
         return FLOAT32 * (attention.rank + attention.rope_width)

@@ -2,21 +2,22 @@
 
 import re
 from itertools import groupby
-from typing import Any
+from typing import get_args
 
 from ..i18n import Problem, unknown
+from .words import Mixer
 
-MIXERS = ("attention", "latent", "retention", "mamba2", "delta")  # what lets tokens see each other
+MIXERS: tuple[Mixer, ...] = get_args(Mixer)  # what lets tokens see each other
 STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
 
 
-def choose(what: str, word: Any, among: tuple[Any, ...]) -> None:
+def choose(what: str, word: object, among: tuple[object, ...]) -> None:
     """Refuse a word that isn't among the right ones, naming them and the nearest."""
     if not any(word is right or (isinstance(right, str) and word == right) for right in among):
         raise unknown(what, word, among)
 
 
-def layer_words(pattern: Any, among: tuple[str, ...], most: int, what: str = "mixer") -> tuple[str, ...]:
+def layer_words(pattern: object, among: tuple[str, ...], most: int, what: str = "mixer") -> tuple[str, ...]:
     """What a pattern names, layer by layer: "mamba2×3 attention", "(delta*3 attention)*2".
 
     >>> layer_words("(delta×2 attention)×2", ("attention", "delta"), most=9)

@@ -5,7 +5,6 @@ B batch, N tokens, M memory tokens, C model width, V vocabulary.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from .experts import MixtureOfExperts
 from .feed_forward import ACTIVATIONS, FeedForward
 from .layer_pattern import STATES
 
+Layer = Callable[[Tensor], Tensor]
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
 
 
@@ -43,9 +43,10 @@ class Block(nn.Module):
         def norm() -> nn.Module:
             return NORMS[config.norm](config.width, config.norm_eps)
 
-        bias: Any = config.bias  # of attention alone
+        bias: bool | str = config.bias  # of attention alone
         if isinstance(bias, str):
-            bias = {"qkv": "qkv", "out": "out", "qkv out": True}.get(bias.replace("forward", "").strip(), False)
+            joined: dict[str, bool | str] = {"qkv": "qkv", "out": "out", "qkv out": True}
+            bias = joined.get(bias.replace("forward", "").strip(), False)
 
         number = int(name.split(".")[1])
         scale = config.attention_scale
@@ -53,7 +54,7 @@ class Block(nn.Module):
             width = config.head_width or config.width // config.n_head
             scale = (width**-0.5 if scale is None else scale) / (number + 1)
 
-        def attention(part: str, position: nn.Module | None, window: Any = None) -> nn.Module:
+        def attention(part: str, position: nn.Module | None, window: int | tuple[int, int] | None = None) -> nn.Module:
             made = MultiHeadAttention(
                 config.width,
                 config.n_head,
@@ -119,7 +120,8 @@ class Block(nn.Module):
             return x
         return self._around(x, self.feed_forward_norm, self.feed_forward, self.feed_forward_after_norm)
 
-    def _around(self, x: Tensor, norm: Any, sublayer: Any, after: Any) -> Tensor:
+    def _around(self, x: Tensor, norm: Layer | None, sublayer: Layer, after: Layer | None) -> Tensor:
+        assert norm is not None
         if not self.pre:
             return norm(x + self.dropout(sublayer(x)))
         made = sublayer(norm(x))
@@ -183,12 +185,14 @@ def state_mixer(word: str, config: Config, name: str) -> StateMixer:
     assert word in STATES
     width, bias = config.width, config.bias is True
     heads, values, groups, keys = config.state_sizes(word)
-    common: dict[str, Any] = dict(eps=config.norm_eps, name=name)
+    eps = config.norm_eps
     if word == "retention":
-        return Retention(width, heads, keys, values, bias=bias, base=config.rotary_base, **common)
+        return Retention(width, heads, keys, values, bias=bias, base=config.rotary_base, eps=eps, name=name)
     if word == "mamba2":
-        return Mamba2(width, heads, values, key_width=keys, groups=groups, taps=config.taps, bias=bias, **common)
-    return GatedDelta(width, heads, groups, values, keys, taps=config.taps, **common)
+        return Mamba2(
+            width, heads, values, key_width=keys, groups=groups, taps=config.taps, bias=bias, eps=eps, name=name
+        )
+    return GatedDelta(width, heads, groups, values, keys, taps=config.taps, eps=eps, name=name)
 
 
 def latent(config: Config, name: str) -> LatentAttention:

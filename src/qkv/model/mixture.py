@@ -6,12 +6,13 @@ qkv.i18n.Problem: experts.per_token is 9, but there are 8 experts: give 8 at mos
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import get_args
 
 from ..i18n import Problem, all_of
 from .layer_pattern import choose
+from .words import FeedForwardKind, Score
 
-LAYERS = ("experts", "dense")  # what a layer may have for a feed-forward
+LAYERS: tuple[FeedForwardKind, ...] = get_args(FeedForwardKind)  # what a layer may have for a feed-forward
 MOST_EXPERTS = 4096  # of one layer: the most that were ever trained have a few hundred
 
 
@@ -24,7 +25,7 @@ class Experts:
     hidden: int | None = None  # of one expert: what the model's feed-forward has
     shared: int | None = None  # the hidden width of one more, which every token takes
     layers: str = "experts"  # which layers have them; one word for all, or one per layer: "dense×3 experts×58"
-    score: str = "softmax"  # over all experts; sigmoid: each by itself
+    score: Score = "softmax"  # over all experts; sigmoid: each by itself
     normed: bool = True  # the shares of a token's experts are made to sum to 1
     scale: float = 1.0  # and are multiplied by this
     groups: int = 1  # experts stand in so many groups, one after the other,
@@ -32,7 +33,7 @@ class Experts:
     balance: bool = False  # a number per expert is added to its score for choosing alone, as DeepSeek-V3 has it
 
     def __post_init__(self) -> None:
-        choose("experts.score", self.score, ("softmax", "sigmoid"))
+        choose("experts.score", self.score, get_args(Score))
         for name in ("count", "per_token", "hidden", "shared", "groups", "groups_per_token"):
             value = getattr(self, name)
             whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 53
@@ -43,7 +44,7 @@ class Experts:
         for name in ("normed", "balance"):
             if not isinstance(value := getattr(self, name), bool):
                 raise Problem("{name} is {value}: give true or false", name=f"experts.{name}", value=repr(value))
-        scale: Any = self.scale
+        scale: object = self.scale
         if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0 < scale <= 1e300:
             raise Problem("{name} is {value}: give a number above 0", name="experts.scale", value=repr(scale))
         if self.count > MOST_EXPERTS:
@@ -76,7 +77,7 @@ class Experts:
             )
 
     @classmethod
-    def read(cls, values: Any) -> "Experts":
+    def read(cls, values: object) -> "Experts":
         """From names and values, as a file or a command line gives them."""
         known = [field.name for field in fields(cls)]
         if not isinstance(values, dict) or "count" not in values:

@@ -1,12 +1,8 @@
 """Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published."""
 
-from typing import Any
+from .config import Config, Values
 
-from .config import Config
-
-_MODERN: dict[str, Any] = dict(
-    position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out"
-)
+_MODERN: Values = dict(position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out")
 PRESETS: dict[str, Config] = {
     "tiny": Config(width=128, n_layer=4, n_head=4, context=64, **_MODERN),
     "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),

@@ -6,26 +6,30 @@ B batch, N tokens, M source tokens, C model width, V vocabulary.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..attention import masks
-from ..attention.cache import KVCache, WindowCache
+from ..attention.cache import Cache, KVCache, WindowCache
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from ..i18n import Problem, _
+from ..mixers.state_cache import StateCache
 from ..process.memory import need
 from .config import Config
 from .layers import HEADS, NORMS, Block, StateMixer
 from .word_loss import word_loss
 
+LayerCache = Cache | StateCache
+
 
 class ModelCache:
     """A cache per layer, and one more per layer for what cross-attention keeps of the memory."""
 
-    def __init__(self, layers: list[Any], memory: list[Any]) -> None:
+    def __init__(self, layers: list[Any], memory: Sequence[LayerCache]) -> None:
         self.layers, self.memory = layers, memory
 
     def expect(self, counts: Any) -> None:
@@ -159,6 +163,9 @@ class Transformer(nn.Module):
             memory = self.encode(source, source_mask, at=source_at)
         states = self.decode(ids, memory, mask=mask, memory_mask=source_mask, at=at, cache=cache)
         return self.head(states) if labels is None else word_loss(self.head, states, labels)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def encode(
         self,
@@ -315,7 +322,7 @@ class Transformer(nn.Module):
             tokens=f"{batch * (max(kept) + memory):,}",
         )
 
-        def room(block: Any, window: int | None) -> Any:
+        def room(block: nn.Module, window: int | None) -> LayerCache:
             if isinstance(block.attention, StateMixer):
                 return block.attention.new_cache(batch, **like)
             if isinstance(block.attention, LatentAttention):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 LOGITS = 1 << 25  # numbers that are there at once, 128 MB: with fewer, adding up the weights' gradient costs more
 
 
-def word_loss(head: Any, states: Tensor, labels: Tensor) -> Tensor:
+def word_loss(head: nn.Linear, states: Tensor, labels: Tensor) -> Tensor:
     """The sum of −log p of labels (B, N) by states (B, N, C), but for those that are −100.
 
     >>> head, states, labels = nn.Linear(8, 5, bias=False), torch.randn(2, 3, 8), torch.tensor([[1, 4, -100], [0, 0, 2]])
@@ -33,7 +33,7 @@ def word_loss(head: Any, states: Tensor, labels: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def word_costs(head: Any, rows: Tensor, labels: Tensor) -> Tensor:
+def word_costs(head: nn.Linear, rows: Tensor, labels: Tensor) -> Tensor:
     """−log p (R,) of each of labels (R,) by rows (R, C), 0 for −100, in float64."""
     if _plain(head, rows):
         return torch.cat([costs for _, _, _, costs in _parts(rows, head.weight, head.bias, labels)])
@@ -46,7 +46,7 @@ def word_costs(head: Any, rows: Tensor, labels: Tensor) -> Tensor:
     return torch.cat(found).double()
 
 
-def _plain(head: Any, rows: Tensor) -> bool:
+def _plain(head: nn.Linear, rows: Tensor) -> bool:
     """Is it a matrix and no more? What is compiled is written by the compiler."""
     if type(head) is not nn.Linear or torch.compiler.is_compiling() or torch.is_autocast_enabled(rows.device.type):
         return False
@@ -101,5 +101,5 @@ class _Words(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> Any:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         return *(None if of is None else of.mul_(gradient) for of in ctx.saved_tensors), None

@@ -5,7 +5,6 @@ Read in this order: `family`, `llama`, `mixtral`, `gemma`, `phi3`, `deepseek`, `
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from torch import Tensor
 
@@ -17,11 +16,9 @@ from .bert import BERT, ROBERTA
 from .deepseek import DEEPSEEK
 from .family import (
     Family,
-    Foreign,
     State,
     in_the_way,
     in_their_words,
-    insist,
     rename_to_ours,
     rename_to_theirs,
     respelled,
@@ -36,6 +33,7 @@ from .mixtral import MIXTRAL
 from .opt import OPT
 from .phi3 import PHI3
 from .qwen3_next import QWEN3_NEXT
+from .setting_table import Foreign, HfConfig, insist
 from .t5 import T5
 
 FAMILIES: tuple[Family, ...] = (
@@ -74,13 +72,13 @@ def family_of(config: Config) -> Family:
     return family
 
 
-def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[dict[str, Any], State]:
+def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[HfConfig, State]:
     """config.json and tensors as the family has them; `state` is `dict(model.named_parameters())`."""
     family = family_of(config) if family is None else family
     return family.write(config), rename_to_theirs(family, config, state)
 
 
-def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
+def to_ours(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
     """Config and state dict of ours from a family's config.json and tensors."""
     family = _find_family(theirs)
     tensors = respelled(family, tensors)
@@ -88,7 +86,7 @@ def to_ours(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Conf
     return config, rename_to_ours(family, config, tensors)
 
 
-def read_config(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
+def read_config(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
     """Return the Config that a family's config.json describes. `tensors` are named as the whole model names them.
 
     What can't be read is refused in the words of that config.json.
@@ -106,10 +104,10 @@ def read_config(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config
     except Foreign:
         raise
     except Problem as problem:
-        raise in_their_words(problem, theirs) from None
+        raise in_their_words(problem, theirs, family.names(word)) from None
 
 
-def _find_family(theirs: dict[str, Any]) -> Family:
+def _find_family(theirs: HfConfig) -> Family:
     """Return the family that this config.json names, or raise an error that names those that there are."""
     word = str(theirs.get("model_type"))
     known = {name: family for family in FAMILIES for name in family.types}
@@ -125,7 +123,7 @@ def _find_family(theirs: dict[str, Any]) -> Family:
     )
 
 
-def _refuse_two_counts(theirs: dict[str, Any]) -> None:
+def _refuse_two_counts(theirs: HfConfig) -> None:
     """transformers knows each family's number of heads by a second name too; no tensor's shape tells which is meant."""
     second = "num_attention_heads"
     for first in ("n_head", "num_heads", "encoder_attention_heads"):
@@ -140,7 +138,7 @@ def _refuse_two_counts(theirs: dict[str, Any]) -> None:
             )
 
 
-def _nearest(theirs: dict[str, Any]) -> Family:
+def _nearest(theirs: HfConfig) -> Family:
     """Of the families of its kind, the one whose config.json has most in common with this one, for what both say."""
     classes = "".join(map(str, theirs.get("architectures") or []))
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None

@@ -1,34 +1,34 @@
 """Bamba: a LLaMA most of whose layers have a Mamba-2 mixer in attention's place, and whose attention turns half of each head."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
-from .llama import (
-    HEAD,
-    IGNORED,
-    REPEATS,
-    looks,
-    read_sizes,
-    rotary_table,
-    stack,
-    write_rotary,
-    write_sizes,
+from .family import PLAIN, Family, Row, need
+from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
+from .mamba2 import check_steps, expansion, remembers, whole_widths
+from .rotary_settings import Rotary
+from .setting_table import (
+    TRUTH,
+    Foreign,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    but,
+    required,
+    when,
+    written,
 )
-from .mamba2 import fewest, insist_on_steps, remembers, whole_widths
 
-ACTIVATIONS = {"swiglu": "silu"}  # which is the convolution's too
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms",),
     norm_place=("pre",),
-    feed_forward=tuple(ACTIVATIONS),
+    feed_forward=("swiglu",),  # whose activation is the convolution's too
     bias=(False, True),
     qk_norm=(None,),
     window=(None,),
@@ -45,45 +45,9 @@ def obstacles(config: Config) -> list[Message]:
     return either + whole_widths(config)
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    heads, values, groups, keys = config.state_sizes("mamba2")
-    biased = config.bias is True
-    mamba = dict(
-        attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"],
-        mamba_n_heads=heads,
-        mamba_d_head=values,
-        mamba_expand=heads * values // config.width,
-        mamba_d_state=keys,
-        mamba_n_groups=groups,
-        mamba_d_conv=config.taps,
-        mamba_conv_bias=True,
-    )
-    biases = dict(attention_bias=biased, mlp_bias=biased, mamba_proj_bias=biased)
-    theirs = dict(model_type="bamba", architectures=["BambaForCausalLM"]) | write_sizes(config) | mamba | biases
-    return theirs | write_rotary(config, said=True)
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    bias = theirs.get("attention_bias", False)
-    insist(theirs, dict(mlp_bias=bias, mamba_proj_bias=bias, mamba_conv_bias=True))
-    insist_on_steps(theirs)
-    layers = read_layers(theirs)
-    fraction = rotary_table(theirs).get("partial_rotary_factor", 0.5)  # transformers hears it nowhere else
-    config = Config(
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-        bias=bias,
-        mixer=layer_pattern(layers),
-        **(read_state(theirs) if "mamba2" in layers else {}),
-        **read_sizes({"rms_norm_eps": 1e-5, **theirs}, fraction),
-    )
-    return fewest(config, "mamba2")
-
-
-def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
-    """What stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
-    count, attend = theirs["num_hidden_layers"], theirs.get("attn_layer_indices")
+def read_layers(reading: Reading) -> dict[str, Value]:
+    """Return what stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
+    count, attend = reading.ours["n_layer"], reading.theirs.get("attn_layer_indices")
     if not attend:
         raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
     layers = tuple("attention" if i in attend else "mamba2" for i in range(count))
@@ -95,19 +59,52 @@ def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
             last=count - 1,
             family="Bamba",
         )
-    return layers
+    return dict(mixer=layer_pattern(layers))
 
 
-def read_state(theirs: dict[str, Any]) -> dict[str, Any]:
-    """The sizes of the Mamba-2 layers."""
-    heads, values = theirs["mamba_n_heads"], theirs.get("mamba_d_head", "auto")
-    return dict(
-        state_width=theirs["mamba_d_state"],
-        n_state_head=heads,
-        state_head_width=theirs["mamba_expand"] * theirs["hidden_size"] // heads if values == "auto" else values,
-        n_state_group=theirs["mamba_n_groups"],
-        taps=theirs["mamba_d_conv"],
-    )
+def write_layers(config: Config) -> HfConfig:
+    """Return the numbers of those that attend."""
+    return dict(attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"])
+
+
+def read_values(reading: Reading) -> dict[str, Value]:
+    """Return the width of a mixer's heads, which may follow from how many widths they have together."""
+    theirs, values = reading.theirs, reading.theirs.get("mamba_d_head", "auto")
+    if values == "auto":
+        values = theirs["mamba_expand"] * theirs["hidden_size"] // theirs["mamba_n_heads"]
+    return dict(state_head_width=values)
+
+
+def write_values(config: Config) -> HfConfig:
+    """Return both."""
+    return dict(mamba_d_head=config.state_sizes("mamba2").values, mamba_expand=expansion(config))
+
+
+def bias(reading: Reading) -> Value:
+    """Return whether attention has biases: the other parts must have them too, or none."""
+    return reading.theirs.get("attention_bias", False)
+
+
+SETTINGS: Table = (
+    written("architectures", ["BambaForCausalLM"]),
+    required("mlp_bias", bias),
+    required("mamba_proj_bias", bias),
+    required("mamba_conv_bias", True, written=True),
+    Rule(check_steps),
+    *but(SIZES, rms_norm_eps=1e-5),
+    SILU_GATE,
+    Setting("attention_bias", "bias", False, TRUTH, also=("mlp_bias", "mamba_proj_bias")),
+    Rule(read_layers, write_layers, dict(mixer="attn_layer_indices")),
+    *when(
+        lambda reading: "mamba2" in reading.ours["mixer"],
+        Setting("mamba_d_state", "state_width"),
+        Setting("mamba_n_heads", "n_state_head"),
+        Rule(read_values, write_values, dict(state_head_width="mamba_d_head")),
+        Setting("mamba_n_groups", "n_state_group"),
+        Setting("mamba_d_conv", "taps"),
+    ),
+    Rotary(share=0.5, share_name=""),  # transformers hears it nowhere but in the table
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -121,8 +118,7 @@ BAMBA = Family(
     ("bamba",),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=IGNORED,
     prefix="model.",

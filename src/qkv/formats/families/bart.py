@@ -6,8 +6,6 @@ positions, all before their cosines, and no norm over its embeddings. All add a 
 
 import math
 import warnings
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,18 +13,21 @@ from torch import Tensor
 from ...attention.positions import Sinusoidal
 from ...i18n import Message, Notice, all_of
 from ...model.config import Config
-from .family import (
-    PLAIN,
-    Family,
+from .family import PLAIN, Family, Row, State, linear, need, plain_heads, zero_biases
+from .setting_table import (
+    SIDES,
     Foreign,
-    Row,
-    State,
-    insist_on_sides,
-    linear,
-    need,
-    plain_heads,
-    word_of,
-    zero_biases,
+    Form,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    words,
+    written,
 )
 
 ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "relu": "relu", "gelu-tanh": "gelu_new", "relu2": "relu2"}
@@ -35,7 +36,7 @@ CLASSES = {
     "mbart": "MBartForConditionalGeneration",
     "marian": "MarianMTModel",
 }
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("encoder-decoder",),
     position=("learned", "sinusoidal"),
     norm=("layer",),
@@ -74,84 +75,82 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    kind, (encoder, decoder) = member(config), config.layers
-    return dict(
-        model_type=kind,
-        architectures=[CLASSES[kind]],
-        is_encoder_decoder=True,
-        vocab_size=config.read_vocab,
-        d_model=config.width,
-        encoder_layers=encoder,
-        decoder_layers=decoder,
-        num_hidden_layers=encoder,
-        encoder_attention_heads=config.n_head,
-        decoder_attention_heads=config.n_head,
-        encoder_ffn_dim=config.hidden_width,
-        decoder_ffn_dim=config.hidden_width,
-        max_position_embeddings=config.context,
-        activation_function=ACTIVATIONS[config.feed_forward],
-        scale_embedding=config.embedding_scale != 1.0,
-        dropout=config.dropout,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-        forced_eos_token_id=None,
-        **(dict(decoder_vocab_size=config.vocab) if kind == "marian" else {}),
-        **(dict(share_encoder_decoder_embeddings=config.source_vocab is None) if kind == "marian" else {}),
-    )
+def both_sides(what: str, ours: str) -> Table:
+    """Return the entries of a number that each side has, and which must be one."""
+    first, second = f"encoder_{what}", f"decoder_{what}"
 
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    kind = theirs["model_type"]
-    insist_on_sides(theirs)
-    tied = theirs.get("tie_word_embeddings", True)
-    shared = kind != "marian" or theirs.get("share_encoder_decoder_embeddings", True)
-    vocab = theirs["vocab_size"]
-    for what in ("attention_heads", "ffn_dim"):
-        a, b = theirs[f"encoder_{what}"], theirs[f"decoder_{what}"]
+    def compare(reading: Reading) -> None:
+        a, b = reading.theirs[first], reading.theirs[second]
         if a != b:
             raise Foreign(
                 "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
                 "one number",
-                first=f"encoder_{what}",
-                second=f"decoder_{what}",
+                first=first,
+                second=second,
                 a=a,
                 b=b,
             )
-    encoder, decoder = theirs["encoder_layers"], theirs["decoder_layers"]
-    marian = kind == "marian"
-    sines = marian and all(_are_sines(tensors[name]) for name in PLACES if name in tensors)
-    if marian and not sines:
-        warnings.warn(
-            Notice("{names} are not the sines that a Marian computes: the file's own are used", names=all_of(PLACES)),
-            stacklevel=4,
-        )
-    return Config(
-        kind="encoder-decoder",
-        vocab=vocab if shared else theirs.get("decoder_vocab_size") or vocab,
-        source_vocab=None if tied and shared else vocab,  # untied, transformers 5 keeps all three apart
-        tied=tied,
-        width=theirs["d_model"],
-        n_layer=encoder,
-        n_decoder_layer=None if encoder == decoder else decoder,
-        n_head=theirs["encoder_attention_heads"],
-        hidden=theirs["encoder_ffn_dim"],
-        context=theirs["max_position_embeddings"],
-        position="sinusoidal" if sines else "learned",
-        sinusoid="halves" if marian else "pairs",
-        norm="layer",
-        norm_place="pre" if kind == "mbart" else "post",
-        norm_eps=1e-5,
-        feed_forward=word_of(theirs.get("activation_function", "gelu"), ACTIVATIONS),
-        bias=True,
-        embedding_scale=math.sqrt(theirs["d_model"]) if theirs.get("scale_embedding") else 1.0,
-        embedding_norm=not marian,
-        sides="shared" if sines else "own",
-        head_bias="final_logits_bias" in tensors,
-        dropout=theirs.get("dropout", 0.1),
+
+    return Setting(first, ours, also=(second,)), Rule(compare)
+
+
+def read_words(reading: Reading) -> dict[str, Value]:
+    """Return the two vocabularies; untied, transformers 5 keeps all three matrices apart."""
+    theirs, vocab = reading.theirs, reading.theirs["vocab_size"]
+    tied = theirs.get("tie_word_embeddings", True)
+    shared = reading.member != "marian" or theirs.get("share_encoder_decoder_embeddings", True)
+    both = vocab if shared else theirs.get("decoder_vocab_size") or vocab
+    return dict(vocab=both, source_vocab=None if tied and shared else vocab, tied=tied)
+
+
+def write_words(config: Config) -> HfConfig:
+    """Return them, the decoder's where the member has a word for it."""
+    theirs = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.tied)
+    if member(config) != "marian":
+        return theirs
+    shared = config.source_vocab is None
+    return theirs | dict(decoder_vocab_size=config.vocab, share_encoder_decoder_embeddings=shared)
+
+
+def read_positions(reading: Reading) -> dict[str, Value]:
+    """Return the positions: learned, but for a Marian's sines, which its file may hold too."""
+    if reading.member != "marian":
+        return dict(position="learned", sides="own")
+    if all(_are_sines(reading.tensors[name]) for name in PLACES if name in reading.tensors):
+        return dict(position="sinusoidal", sides="shared", sinusoid="halves")
+    warnings.warn(
+        Notice("{names} are not the sines that a Marian computes: the file's own are used", names=all_of(PLACES)),
+        stacklevel=7,
     )
+    return dict(position="learned", sides="own", sinusoid="halves")
+
+
+SCALED = Form(
+    lambda value, reading: math.sqrt(reading.ours["width"]) if value else 1.0, lambda value, config: value != 1.0
+)
+SETTINGS: Table = (
+    SIDES,
+    written("architectures", lambda config: [CLASSES[member(config)]]),
+    written("is_encoder_decoder", True),
+    always(
+        bias=True,
+        norm_place=lambda reading: "pre" if reading.member == "mbart" else "post",
+        embedding_norm=lambda reading: reading.member != "marian",
+        head_bias=lambda reading: "final_logits_bias" in reading.tensors,
+    ),
+    Rule(read_words, write_words, dict(vocab="vocab_size", tied="tie_word_embeddings")),
+    Setting("d_model", "width"),
+    Setting("encoder_layers", "n_layer", also=("num_hidden_layers",)),
+    Setting("decoder_layers", "n_decoder_layer"),
+    *both_sides("attention_heads", "n_head"),
+    *both_sides("ffn_dim", "hidden"),
+    Setting("max_position_embeddings", "context"),
+    Rule(read_positions),
+    Setting("activation_function", "feed_forward", "gelu", words(ACTIVATIONS)),
+    Setting("scale_embedding", "embedding_scale", False, SCALED),
+    Setting("dropout", "dropout", 0.1, also=("attention_dropout",)),
+    written("forced_eos_token_id", None),
+)
 
 
 def _are_sines(table: Tensor) -> bool:
@@ -212,12 +211,12 @@ BART = Family(
     tuple(CLASSES),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     fill,
     IGNORED,
     "model.",
     HEAD,
     dict.fromkeys(REPEATS, "model.shared.weight"),
+    member=member,
 )

@@ -6,18 +6,28 @@ the model has head="none", and a pooler where the file has one. One that tells t
 RoBERTa keeps within its head, and a matrix with a line for each label.
 """
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, insist, linear, need, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, linear, need, plain_heads, zero_biases
+from .setting_table import (
+    Form,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    insist,
+    required,
+    words,
+)
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("encoder",),
     position=("learned",),
     norm=("layer",),
@@ -58,82 +68,67 @@ def obstacles(config: Config) -> list[Message]:
     return plain_heads(config) + [need(words, True, repr(config.head))] * both
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    labels = {str(i): label for i, label in enumerate(config.labels)}
-    named = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
-    return named | dict(
-        model_type="bert",
-        architectures=[f"Bert{CLASSES[config.head]}"],
-        vocab_size=config.vocab,
-        max_position_embeddings=config.context,
-        type_vocab_size=max(config.token_types, 1),
-        hidden_size=config.width,
-        num_hidden_layers=config.n_layer,
-        num_attention_heads=config.n_head,
-        intermediate_size=config.hidden_width,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        layer_norm_eps=config.norm_eps,
-        hidden_dropout_prob=config.dropout,
-        attention_probs_dropout_prob=config.dropout,
-        position_embedding_type="absolute",
-        tie_word_embeddings=config.tied,
-    )
+def read_head(reading: Reading, begins: str) -> dict[str, Value]:
+    """Return the head, by the names of the tensors; `begins` is how those of the head for masked words begin."""
+    names = list(reading.tensors)
+    head = "mlm" if any(name.startswith(begins) for name in names) else "none"
+    head = "classes" if any(name.startswith("classifier.") for name in names) else head
+    pooler = head == "classes" or (head == "none" and any("pooler.dense." in name for name in names))
+    return dict(head=head, labels=labels_of(reading.theirs) if head == "classes" else (), pooler=pooler)
 
 
-def write_roberta(config: Config) -> dict[str, Any]:
-    """config.json; RoBERTa finds its first position by the padding token, which is 1."""
-    return write(config) | dict(
-        model_type="roberta",
-        architectures=[f"Roberta{CLASSES[config.head]}"],
-        max_position_embeddings=config.context + UNUSED,
-        pad_token_id=UNUSED - 1,
-    )
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor], begins: str = "cls.predictions.") -> Config:
-    """The other way; `begins` is how the names of the head for masked words begin."""
-    insist(theirs, dict(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False))
-    head = "mlm" if any(name.startswith(begins) for name in tensors) else "none"
-    head = "classes" if any(name.startswith("classifier.") for name in tensors) else head
-    return Config(
-        kind="encoder",
-        vocab=theirs["vocab_size"],
-        width=theirs["hidden_size"],
-        n_layer=theirs["num_hidden_layers"],
-        n_head=theirs["num_attention_heads"],
-        hidden=theirs["intermediate_size"],
-        context=theirs["max_position_embeddings"],
-        position="learned",
-        norm="layer",
-        norm_place="post",
-        norm_eps=theirs.get("layer_norm_eps", 1e-12),
-        feed_forward=word_of(theirs.get("hidden_act", "gelu"), ACTIVATIONS),
-        bias=True,
-        tied=theirs.get("tie_word_embeddings", True),
-        embedding_norm=True,
-        token_types=theirs.get("type_vocab_size", 2),
-        head=head,
-        labels=labels_of(theirs) if head == "classes" else (),
-        pooler=head == "classes" or (head == "none" and any("pooler.dense." in name for name in tensors)),
-        dropout=theirs.get("hidden_dropout_prob", 0.1),
-    )
-
-
-def labels_of(theirs: dict[str, Any]) -> tuple[str, ...]:
-    """The names of the classes, in order; what transformers calls two where nothing is said."""
+def labels_of(theirs: HfConfig) -> tuple[str, ...]:
+    """Return the names of the classes, in order; what transformers calls two where nothing is said."""
     insist(theirs, dict(problem_type=theirs.get("problem_type") and "single_label_classification"))
     named = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(2)}
     return tuple(named[i] for i in sorted(named, key=int))
 
 
-def read_roberta(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The same; its head has a GELU whatever its blocks have."""
-    insist(theirs, dict(pad_token_id=UNUSED - 1))
-    config = read(theirs, tensors, "lm_head.")
-    if config.head == "mlm":
-        insist(theirs, dict(hidden_act="gelu"))
-    return config.replace(context=config.context - UNUSED)
+def write_head(config: Config, name: str) -> HfConfig:
+    """Return the class of transformers, and the names of the classes where there are any."""
+    labels = {str(i): label for i, label in enumerate(config.labels)}
+    named = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
+    return named | dict(architectures=[f"{name}{CLASSES[config.head]}"])
+
+
+def settings(name: str, begins: str, unused: int = 0) -> Table:
+    """Return the table of BERT or RoBERTa, which counts the lines before the first position too."""
+    lines = Form(
+        lambda value, reading: value - unused if type(value) is int and value > 0 else value,
+        lambda value, config: value + unused,
+    )
+    types = Form(lambda value, reading: value, lambda value, config: max(value, 1))
+    return (
+        required("position_embedding_type", "absolute", written=True),
+        required("is_decoder", False),
+        required("add_cross_attention", False),
+        always(bias=True),
+        Setting("vocab_size", "vocab"),
+        Setting("max_position_embeddings", "context", form=lines),
+        Setting("type_vocab_size", "token_types", 2, types),
+        Setting("hidden_size", "width"),
+        Setting("num_hidden_layers", "n_layer"),
+        Setting("num_attention_heads", "n_head"),
+        Setting("intermediate_size", "hidden"),
+        Setting("hidden_act", "feed_forward", "gelu", words(ACTIVATIONS)),
+        Setting("layer_norm_eps", "norm_eps", 1e-12),
+        Setting("hidden_dropout_prob", "dropout", 0.1, also=("attention_probs_dropout_prob",)),
+        Setting("tie_word_embeddings", "tied", True),
+        Rule(partial(read_head, begins=begins), partial(write_head, name=name)),
+    )
+
+
+def written_gelu(reading: Reading) -> Value:
+    """Return the only activation that is read: the head for masked words has a GELU whatever the blocks have."""
+    return "gelu" if reading.ours["head"] == "mlm" else reading.theirs.get("hidden_act")
+
+
+SETTINGS = settings("Bert", "cls.predictions.")
+ROBERTAS_SETTINGS: Table = (
+    required("pad_token_id", UNUSED - 1, written=True),  # by which RoBERTa finds its first position
+    *settings("Roberta", "lm_head.", UNUSED),
+    required("hidden_act", written_gelu),
+)
 
 
 def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERTS_HEAD) -> list[Row]:
@@ -190,8 +185,7 @@ BERT = Family(
     ("bert",),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     fill,
     IGNORED,
@@ -204,8 +198,7 @@ ROBERTA = Family(
     ("roberta", "xlm-roberta", "camembert"),
     HOLDS | dict(feed_forward=("gelu",)),
     obstacles,
-    write_roberta,
-    read_roberta,
+    ROBERTAS_SETTINGS,
     partial(rows, base="roberta", unused=UNUSED, head=ROBERTAS_HEAD),
     fill,
     IGNORED,

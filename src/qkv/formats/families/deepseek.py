@@ -5,21 +5,34 @@ choose from a few groups of experts. Where angles are stretched by YaRN, scores 
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama, mixtral
-from .family import PLAIN, Family, Row, insist, linear, need, one_number, word_of
+from .family import PLAIN, Family, Row, linear, need
+from .rotary_settings import read_rotary, rotary_table, write_rotary
+from .setting_table import (
+    Form,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    insist,
+    one_number,
+    only,
+    required,
+    value_of,
+    written,
+)
 
 CLASSES = {"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
-HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
+HOLDS: Holds = PLAIN | dict(
     kind=("decoder",),
     position=("rotary", "none"),
     norm=("rms",),
@@ -65,129 +78,131 @@ def magnitude(factor: float, weight: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    kind, how = member(config), config.experts
-    assert how is not None
-    plain, rope, values = sizes(config)
-    theirs = dict(model_type=kind, architectures=[CLASSES[kind]]) | llama.write_sizes(config)
-    hidden = how.hidden or config.hidden_width
-    theirs |= llama.write_rotary(config) | dict(
-        head_dim=rope,
-        num_key_value_heads=config.n_head,
-        attention_bias=bool(config.bias),
-        kv_lora_rank=rank(config),
-        q_lora_rank=config.q_rank,
-        qk_nope_head_dim=plain,
-        qk_rope_head_dim=rope,
-        v_head_dim=values,
-        n_routed_experts=how.count,
-        num_experts_per_tok=how.per_token,
-        moe_intermediate_size=hidden,
-        n_shared_experts=(how.shared or 0) // hidden,
-        first_k_dense_replace=config.thinkers.index("experts"),
-        routed_scaling_factor=how.scale,
-        norm_topk_prob=how.normed,
-        n_group=how.groups,
-        topk_group=how.groups_per_token,
-    )
-    if kind == "deepseek_v2":
-        theirs |= dict(topk_method="greedy" if how.groups == 1 else "group_limited_greedy", mlp_bias=False)
-    else:
-        theirs |= dict(num_nextn_predict_layers=0, rope_interleave=True)
+def check_heads(reading: Reading) -> None:
+    """Refuse heads that share keys."""
+    one_number(reading.theirs, "num_attention_heads", "num_key_value_heads")
+
+
+def read_angles(reading: Reading) -> dict[str, Value]:
+    """Return the angles, and the scale of scores, which follows from what a file says of YaRN's magnitudes."""
+    theirs, scale, told = reading.theirs, None, rotary_table(reading.theirs)
+    width = reading.ours["head_width"] + reading.ours["rope_width"]
+    factor, all_dim, turned = told.get("factor"), told.pop("mscale_all_dim", 0), told.pop("mscale", 0)
+    if told.get("rope_type", told.get("type", "default")) != "default" and factor:
+        if all_dim and turned:
+            told.setdefault("attention_factor", magnitude(factor, turned) / magnitude(factor, all_dim))
+        if all_dim:
+            scale = width**-0.5 * magnitude(factor, all_dim) ** 2
+        theirs = theirs | {"rope_scaling": told, "rope_parameters": None}
+    return dict(attention_scale=scale) | read_rotary(theirs)
+
+
+def write_angles(config: Config) -> HfConfig:
+    """Return both; the scale of scores is written as YaRN's magnitude."""
+    theirs = write_rotary(config)
     if config.attention_scale is not None and config.rotary_scaling is not None:
-        root = math.sqrt(config.attention_scale * math.sqrt(plain + rope))
+        width = value_of(config, "head_width") + value_of(config, "rope_width")
+        root = math.sqrt(config.attention_scale * math.sqrt(width))
         weight = 10 * (root - 1) / math.log(config.rotary_scaling["factor"])
-        for table in ("rope_scaling", "rope_parameters"):
-            theirs[table] = theirs[table] | {"mscale_all_dim": weight}
+        theirs |= {name: theirs[name] | {"mscale_all_dim": weight} for name in ("rope_scaling", "rope_parameters")}
     return theirs
 
 
-def sizes(config: Config) -> tuple[int, int, int]:
-    """Of a head: what is not turned, what is, and its values."""
-    plain = config.head_width or config.width // config.n_head
-    return plain, config.rope_width or max(plain // 2 // 2 * 2, 2), config.value_width or plain
+def read_layers(reading: Reading) -> dict[str, Value]:
+    """Return which layers have experts: all after the first few."""
+    count, usual = reading.ours["n_layer"], 3 if reading.member == "deepseek_v3" else 0
+    dense = min(reading.theirs.get("first_k_dense_replace", usual) or 0, count)
+    return {"experts.layers": layer_pattern(("dense",) * dense + ("experts",) * (count - dense))}
 
 
-def rank(config: Config) -> int:
-    """Of the latent."""
-    return config.rank or max(config.width // 4, 8)
+def write_layers(config: Config) -> HfConfig:
+    """Return how many are before them."""
+    return dict(first_k_dense_replace=config.thinkers.index("experts"))
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    insist(theirs, dict(rope_interleave=True, mlp_bias=False, moe_layer_freq=1, ep_size=1))
-    width, n_head, plain = theirs["hidden_size"], theirs["num_attention_heads"], theirs["qk_nope_head_dim"]
-    one_number(theirs, "num_attention_heads", "num_key_value_heads", n_head)
-    rope, values = theirs["qk_rope_head_dim"], theirs["v_head_dim"]
-    insist(
-        theirs, dict(partial_rotary_factor=1.0) | (dict(head_dim=rope) if theirs["model_type"] == "deepseek_v3" else {})
-    )
-    theirs, scale = read_scale(theirs, plain + rope)
-    base, scaling = llama.read_rotary(theirs)
-    return Config(
-        kind="decoder",
-        vocab=theirs["vocab_size"],
-        width=width,
-        n_layer=theirs["num_hidden_layers"],
-        n_head=n_head,
-        head_width=None if plain * n_head == width else plain,
-        rope_width=rope,
-        value_width=None if values == plain else values,
-        rank=theirs["kv_lora_rank"],
-        q_rank=theirs.get("q_lora_rank", 1536),
-        hidden=theirs["intermediate_size"],
-        context=theirs["max_position_embeddings"],
-        norm_eps=theirs.get("rms_norm_eps", 1e-6),
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), llama.ACTIVATIONS),
-        bias=llama.read_bias(theirs.get("attention_bias", False), False),
-        mixer="latent",
-        attention_scale=scale,
-        rotary_base=base,
-        rotary_scaling=scaling,
-        experts=read_experts(theirs),
-        tied=theirs.get("tie_word_embeddings", False),
-        dropout=theirs.get("attention_dropout") or 0.0,
-    )
-
-
-def read_scale(theirs: dict[str, Any], width: int) -> tuple[dict[str, Any], float | None]:
-    """The file without what it says of YaRN's magnitudes beyond one factor, and the scale of scores that it means."""
-    told = llama.rotary_table(theirs)
-    factor, all_dim, turned = told.get("factor"), told.pop("mscale_all_dim", 0), told.pop("mscale", 0)
-    if told.get("rope_type", told.get("type", "default")) == "default" or not factor:
-        return theirs, None
-    if all_dim and turned:
-        told.setdefault("attention_factor", magnitude(factor, turned) / magnitude(factor, all_dim))
-    scale = width**-0.5 * magnitude(factor, all_dim) ** 2 if all_dim else None
-    return theirs | {"rope_scaling": told, "rope_parameters": None}, scale
-
-
-def read_experts(theirs: dict[str, Any]) -> Experts:
-    """How tokens are routed."""
-    third, hidden = theirs["model_type"] == "deepseek_v3", theirs["moe_intermediate_size"]
-    count = one_number(theirs, "n_routed_experts", "num_local_experts" if third else "num_experts", 64)
-    dense = min(theirs.get("first_k_dense_replace", 3 if third else 0) or 0, theirs["num_hidden_layers"])
-    words = ("dense",) * dense + ("experts",) * (theirs["num_hidden_layers"] - dense)
-    how = Experts(
-        count,
-        theirs["num_experts_per_tok"],
-        hidden=hidden,
-        shared=hidden * (theirs.get("n_shared_experts", 1 if third else 2) or 0) or None,
-        layers=layer_pattern(words),
-        normed=False,
-        scale=theirs.get("routed_scaling_factor", 2.5 if third else 1.0),
-    )
-    kept = theirs.get("topk_group")
-    groups: dict[str, Any] = dict(groups=theirs.get("n_group") or 1, groups_per_token=1 if kept is None else kept)
-    if third:
-        insist(theirs, dict(topk_method="noaux_tc", scoring_func="sigmoid"))
-        return replace(how, score="sigmoid", balance=True, normed=theirs.get("norm_topk_prob", True), **groups)
-    insist(theirs, dict(norm_topk_prob=False, scoring_func="softmax"))
+def read_groups(reading: Reading) -> dict[str, Value]:
+    """Return the groups of experts that a token chooses from; V2 has none if it is greedy."""
+    theirs, kept = reading.theirs, reading.theirs.get("topk_group")
+    groups = {"experts.groups": theirs.get("n_group") or 1, "experts.groups_per_token": 1 if kept is None else kept}
+    if reading.member == "deepseek_v3":
+        insist(theirs, dict(topk_method="noaux_tc"))
+        return groups
     if theirs.get("topk_method", "greedy") == "greedy":
-        return how
+        return {}
     insist(theirs, dict(topk_method="group_limited_greedy"))
-    return replace(how, **groups)
+    return groups
+
+
+def write_groups(config: Config) -> HfConfig:
+    """Return them, and how V2 calls that."""
+    how = value_of(config, "experts")
+    theirs = dict(n_group=how.groups, topk_group=how.groups_per_token)
+    if member(config) == "deepseek_v3":
+        return theirs
+    return theirs | dict(topk_method="greedy" if how.groups == 1 else "group_limited_greedy")
+
+
+def shared(usual: int) -> Setting:
+    """Return the entry of the experts that every token takes, which are one as wide as all of them in ours."""
+    form = Form(
+        lambda count, reading: reading.ours["experts.hidden"] * (count or 0) or None,
+        lambda width, config: (width or 0) // value_of(config, "experts.hidden"),
+    )
+    return Setting("n_shared_experts", "experts.shared", usual, form)
+
+
+SETTINGS: Table = (
+    written("architectures", lambda config: [CLASSES[member(config)]]),
+    required("rope_interleave", True),
+    required("mlp_bias", False),
+    required("moe_layer_freq", 1),
+    required("ep_size", 1),
+    required("partial_rotary_factor", 1.0),
+    Setting("vocab_size", "vocab"),
+    Setting("hidden_size", "width"),
+    Setting("intermediate_size", "hidden"),
+    Setting("num_hidden_layers", "n_layer"),
+    Setting("num_attention_heads", "n_head", also=("num_key_value_heads",)),
+    Rule(check_heads),
+    Setting("qk_nope_head_dim", "head_width"),
+    Setting("qk_rope_head_dim", "rope_width", also=("head_dim",)),
+    *only("deepseek_v3", required("head_dim", lambda reading: reading.ours["rope_width"])),
+    Setting("v_head_dim", "value_width"),
+    Setting("kv_lora_rank", "rank"),
+    Setting("q_lora_rank", "q_rank", 1536),
+    Setting("max_position_embeddings", "context"),
+    Setting("rms_norm_eps", "norm_eps", 1e-6),
+    llama.GATE,
+    Rule(llama.read_bias, lambda config: dict(attention_bias=bool(config.bias))),
+    Rule(read_angles, write_angles, dict(rotary_base="rope_theta")),
+    Setting("attention_dropout", "dropout", 0.0, empty=True),
+    Setting("tie_word_embeddings", "tied", False),
+    Setting("num_experts_per_tok", "experts.per_token"),
+    Setting("moe_intermediate_size", "experts.hidden"),
+    Rule(read_layers, write_layers),
+    Rule(read_groups, write_groups, {"experts.groups": "n_group", "experts.groups_per_token": "topk_group"}),
+    *only(
+        "deepseek_v2",
+        Setting("n_routed_experts", "experts.count", 64, second="num_experts"),
+        shared(2),
+        Setting("routed_scaling_factor", "experts.scale", 1.0),
+        required("norm_topk_prob", False, written=True),
+        required("scoring_func", "softmax"),
+        written("mlp_bias", False),
+        always(**{"experts.normed": False}),
+    ),
+    *only(
+        "deepseek_v3",
+        Setting("n_routed_experts", "experts.count", 64, second="num_local_experts"),
+        shared(1),
+        Setting("routed_scaling_factor", "experts.scale", 2.5),
+        Setting("norm_topk_prob", "experts.normed", True),
+        required("scoring_func", "sigmoid"),
+        written("rope_interleave", True),
+        written("num_nextn_predict_layers", 0),
+        always(**{"experts.score": "sigmoid", "experts.balance": True}),
+    ),
+)
 
 
 def looks(config: Config, ours: str, theirs: str) -> list[Row]:
@@ -224,8 +239,7 @@ DEEPSEEK = Family(
     tuple(CLASSES),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     # The layer after the last is a further head that guesses a second token.
     ignored=llama.IGNORED + r"|^model\.layers\.{n_layer}\.",
@@ -233,4 +247,5 @@ DEEPSEEK = Family(
     head=llama.HEAD,
     repeats=llama.REPEATS,
     example=dict(experts=Experts(8, shared=344, hidden=344, normed=False)),
+    member=member,
 )

@@ -10,7 +10,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,25 +17,9 @@ from torch import Tensor
 from ...i18n import Listed, Message, Notice, Problem, _, all_of, one_of
 from ...mixers.hf_weights import unwoven, woven
 from ...model.config import Config
+from .setting_table import Foreign, HfConfig, Holds, Pairs, Table, Value, of_member, read_table, write_table
 
 State = dict[str, Tensor]
-
-
-class Foreign(Problem):
-    """A layout, or a setting of one, that qkv doesn't know: transformers may."""
-
-
-class Unread(Foreign):
-    """A setting of a config.json that qkv reads with another value only."""
-
-    cure: Callable[[dict[str, Any]], dict[str, Any]]  # gives the same config.json with a value that it reads
-
-
-def unread(sentence: str, name: str, value: Any, instead: Any, **values: Any) -> Unread:
-    """A setting with a value that isn't read, told by a sentence; `instead` is one that is, None that it isn't there."""
-    problem = Unread(sentence, name=name, value=repr(value), **values)
-    problem.cure = lambda theirs: {key: kept for key, kept in (theirs | {name: instead}).items() if kept is not None}
-    return problem
 
 
 UNFIT = {
@@ -96,10 +79,9 @@ class Family:
 
     name: str  # as people call it
     types: tuple[str, ...]  # the words that transformers has for it, `model_type`
-    holds: dict[str, tuple[Any, ...]]  # setting -> the values that the layout can express, the usual one first
+    holds: Holds
     obstacles: Callable[[Config], list[Message]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
-    write: Callable[[Config], dict[str, Any]]
-    read: Callable[[dict[str, Any], Mapping[str, Tensor]], Config]  # from config.json, and the names of the tensors
+    settings: Table
     rows: Callable[[Config], list[Row]]
     fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
     ignored: str = (
@@ -108,11 +90,24 @@ class Family:
     prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
     head: str = "$^"  # a pattern: the names that have no prefix
     repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
-    example: dict[str, Any] = field(default_factory=dict)  # settings without which no model has this layout
+    example: dict[str, Value] = field(default_factory=dict)  # settings without which no model has this layout
+    member: Callable[[Config], str] | None = None  # which of `types` a model is; None: the first
+
+    def read(self, theirs: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
+        """Return what a config.json means; of the tensors only the names matter, but for Marian's positions."""
+        return read_table(self.settings, theirs, tensors, self.holds)
+
+    def write(self, config: Config) -> HfConfig:
+        """Return a config.json that says the same."""
+        return write_table(self.settings, config, self.member(config) if self.member else self.types[0])
+
+    def names(self, member: str) -> Pairs:
+        """Yield what a member's config.json calls each setting of ours."""
+        return (pair for entry in of_member(self.settings, member) for pair in entry.names())
 
 
 # What a layout has only if it says so.
-PLAIN: dict[str, tuple[Any, ...]] = dict(
+PLAIN: Holds = dict(
     experts=(None,),
     parallel=(False,),
     softcap=(None,),
@@ -128,8 +123,6 @@ PLAIN: dict[str, tuple[Any, ...]] = dict(
     output_scale=(1.0,),
     pooler=(False,),
 )
-# transformers has several words for some activations.
-SAME = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
 def linear(ours: str | Sequence[str], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
@@ -296,113 +289,24 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
     return config.replace(tied=config.tied and head not in apart), Respelled(tensors, names)
 
 
-def insist(theirs: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
-    for name, value in wanted.items():
-        if theirs.get(name, value) != value:
-            sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
-            raise unread(sentence, name, theirs[name], value, wanted=repr(value))
+# Settings that a message calls by our name: it is a common word, or theirs says it in another way.
+OUR_WORDS = ("dropout", "bias", "parallel", "feed_forward", "depth_scale", "norm_place", "embedding_scale")
 
 
-def heads_divide_width(theirs: dict[str, Any]) -> None:
-    """Refuse a head_dim in a layout whose heads divide the width: transformers counts angles by it, and nothing else."""
-    if theirs.get("head_dim"):
-        insist(theirs, dict(head_dim=theirs["hidden_size"] // theirs["num_attention_heads"]))
-
-
-def insist_on_sides(theirs: dict[str, Any]) -> None:
-    """An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both."""
-    insist(theirs, dict(is_encoder_decoder=True))
-    if "is_causal" in theirs:
-        sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
-        raise unread(sentence, "is_causal", theirs["is_causal"], None, wanted=Message("nothing said of it"))
-
-
-def one_number(theirs: dict[str, Any], first: str, second: str, usual: int) -> int:
-    """A number that goes by two names, which no tensor's shape tells apart if they differ."""
-    a, b = theirs.get(first, theirs.get(second)), theirs.get(second, theirs.get(first))
-    if a != b:
-        raise Foreign(
-            "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are one number",
-            first=first,
-            second=second,
-            a=a,
-            b=b,
-        )
-    return usual if a is None else a
-
-
-# A setting of ours -> what config.json files call it.
-NAMES: dict[str, tuple[str, ...]] = {
-    "vocab": ("vocab_size",),
-    "width": ("hidden_size", "n_embd", "d_model"),
-    "n_layer": ("num_hidden_layers", "num_layers", "encoder_layers"),
-    "n_decoder_layer": ("num_decoder_layers", "decoder_layers"),
-    "n_head": ("num_attention_heads", "num_heads", "encoder_attention_heads"),
-    "n_kv_head": ("num_key_value_heads",),
-    "head_width": ("qk_nope_head_dim", "head_dim", "d_kv"),
-    "hidden": ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "encoder_ffn_dim"),
-    "context": ("max_position_embeddings", "n_positions"),
-    "norm_eps": ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon"),
-    "tied": ("tie_word_embeddings",),
-    "window": ("sliding_window",),
-    "window_layers": ("layer_types",),
-    "mixer": ("layer_types", "attn_layer_indices"),
-    "attention_scale": ("query_pre_attn_scalar",),
-    "softcap": ("attn_logit_softcapping",),
-    "output_softcap": ("final_logit_softcapping",),
-    "rotary_base": ("rope_theta", "rotary_emb_base"),
-    "rotary_fraction": ("partial_rotary_factor", "rotary_pct"),
-    "window_base": ("rope_local_base_freq", "sliding_attention"),
-    "state_width": ("mamba_d_state", "linear_key_head_dim", "state_size"),
-    "n_state_head": ("mamba_n_heads", "linear_num_value_heads", "num_heads"),
-    "state_head_width": ("mamba_d_head", "linear_value_head_dim", "head_dim"),
-    "n_state_group": ("mamba_n_groups", "linear_num_key_heads", "n_groups"),
-    "taps": ("mamba_d_conv", "linear_conv_kernel_dim", "conv_kernel"),
-    "rank": ("kv_lora_rank",),
-    "q_rank": ("q_lora_rank",),
-    "rope_width": ("qk_rope_head_dim",),
-    "value_width": ("v_head_dim",),
-    "embedding_width": ("word_embed_proj_dim",),
-    "relative_buckets": ("relative_attention_num_buckets",),
-    "relative_distance": ("relative_attention_max_distance",),
-    "token_types": ("type_vocab_size",),
-    "experts.count": ("num_local_experts", "num_experts", "n_routed_experts"),
-    "experts.per_token": ("num_experts_per_tok",),
-    "experts.hidden": ("moe_intermediate_size",),
-    "experts.shared": ("n_shared_experts",),
-    "experts.scale": ("routed_scaling_factor",),
-    "experts.groups": ("n_group",),
-    "experts.groups_per_token": ("topk_group",),
-    "experts.normed": ("norm_topk_prob",),
-}
-
-
-def in_their_words(problem: Problem, theirs: dict[str, Any]) -> Problem:
-    """What is wrong with a setting of ours, by the name that the config.json has for it."""
+def in_their_words(problem: Problem, theirs: HfConfig, names: Pairs) -> Problem:
+    """Return what is wrong with a setting of ours, by the name that the config.json has for it."""
     said = set(theirs).union(*(value for value in theirs.values() if isinstance(value, dict)))
-    known = {ours: next((word for word in words if word in said), None) for ours, words in NAMES.items()}
-    known = {ours: word for ours, word in known.items() if word is not None and ours not in theirs}
+    known: dict[str, str] = {}
+    for ours, word in names:
+        if word in said and ours not in theirs and ours not in OUR_WORDS:
+            known.setdefault(ours, word)
     renamed = {key: known[name] for key in ("name", "what") if (name := problem.values.get(key)) in known}
     problem = Problem(problem.sentence, problem.values | renamed)
     named = [ours for ours in known if re.search(rf"\b{re.escape(ours)}\b", problem.sentence)]
     if not named:
         return problem
-    names = all_of(f"{ours} = {known[ours]}" for ours in named)
-    return Problem("{problem} (in the words of this config.json: {names})", problem=problem, names=names)
-
-
-def word_of(theirs: str, words: dict[str, str]) -> str:
-    """Our word for one of theirs, from a table ours -> theirs."""
-    for ours, word in words.items():
-        if word == SAME.get(theirs, theirs):
-            return ours
-    problem = Unread(
-        "the activation {word!r} has no word in qkv: it knows {known}", word=theirs, known=all_of(words.values())
-    )
-    known = next(iter(words.values()))
-    problem.cure = lambda told: {name: known if value == theirs else value for name, value in told.items()}
-    raise problem
+    pairs = all_of(f"{ours} = {known[ours]}" for ours in named)
+    return Problem("{problem} (in the words of this config.json: {names})", problem=problem, names=pairs)
 
 
 def _account(what: str, family: Family, names: Iterable[str]) -> None:

@@ -5,19 +5,34 @@ cap on scores but a norm on q and k, a window in five of six layers, and there a
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
+from .family import PLAIN, Family, Row, linear, need
+from .rotary_settings import Rotary, read_rotary, write_rotary
+from .setting_table import (
+    Foreign,
+    Form,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    but,
+    insist,
+    only,
+    required,
+    word_of,
+    written,
+)
 
 CLASSES = {"gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
 ACTIVATIONS = {"geglu-tanh": "gelu_new", "geglu": "gelu", "swiglu": "silu"}
-HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
+HOLDS: Holds = PLAIN | dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms-centred",),
@@ -31,7 +46,6 @@ HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
 )
 for free in ("attention_scale", "softcap", "output_softcap", "window_base"):
     del HOLDS[free]
-EVERY = {"gemma2": 2, "gemma3_text": 6}  # of so many layers the last has no window
 
 
 def member(config: Config) -> str:
@@ -65,87 +79,112 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    kind = member(config)
-    theirs = llama.write_sizes(config.replace(feed_forward="swiglu")) | llama.write_rotary(config)
-    activation = ACTIVATIONS[config.feed_forward].replace("gelu_new", "gelu_pytorch_tanh")
-    theirs |= dict(model_type=kind, architectures=[CLASSES[kind]], attention_bias=bool(config.bias))
-    theirs |= dict(hidden_act=activation, hidden_activation=activation)
-    if kind == "gemma":
-        return theirs
-    scale = config.attention_scale
-    theirs |= dict(
-        query_pre_attn_scalar=theirs["head_dim"] if scale is None else round(scale**-2),
-        final_logit_softcapping=config.output_softcap,
-        attn_logit_softcapping=config.softcap,
-        sliding_window=config.context if config.window is None else config.window + 1,
-        layer_types=llama.write_windows(config),
-        use_bidirectional_attention=False,
-    )
-    if kind == "gemma3_text":
-        near = config.rotary_base if config.window_base is None else config.window_base
-        if config.window_base is None and config.window is not None and config.rotary_scaling is not None:
-            raise Foreign("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
-        far = theirs["rope_parameters"]
-        theirs["rope_parameters"] = dict(
-            full_attention=far, sliding_attention={"rope_type": "default", "rope_theta": near}
-        )
-        theirs["rope_local_base_freq"] = near
-    return theirs
+def read_activation(reading: Reading) -> dict[str, Value]:
+    """Return the gate; the first Gemma's own files say gelu and mean its approximation."""
+    usual = "gelu_pytorch_tanh"
+    word = reading.theirs.get("hidden_act" if reading.member == "gemma" else "hidden_activation", usual)
+    word = usual if word == "gelu" and reading.member == "gemma" else word
+    return dict(feed_forward=word_of(word, ACTIVATIONS))
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    kind, width, layers = theirs["model_type"], theirs["hidden_size"], theirs["num_hidden_layers"]
-    insist(theirs, dict(partial_rotary_factor=1.0))
-    if theirs.get("use_bidirectional_attention"):
-        insist(theirs, dict(use_bidirectional_attention=False))
-    usual: dict[str, Any] = dict(head_dim=256, tie_word_embeddings=True)
-    more: dict[str, Any] = {}
-    activation = theirs.get("hidden_act", "gelu_pytorch_tanh")
-    activation = "gelu_pytorch_tanh" if activation == "gelu" else activation  # which the first Gemma's own files say
-    if kind != "gemma":
-        activation = theirs.get("hidden_activation", "gelu_pytorch_tanh")
-        every = EVERY[kind]
-        if kind == "gemma3_text":
-            every = theirs.get("sliding_window_pattern") or theirs.get("_sliding_window_pattern") or every
-            insist(theirs, dict(attn_logit_softcapping=None))
-            near, usual["rope_parameters"] = read_bases(theirs)
-            theirs = {name: value for name, value in theirs.items() if name not in ("rope_scaling", "rope_parameters")}
-        slides = [bool((i + 1) % every) for i in range(layers)]
-        if theirs.get("layer_types"):
-            slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
-        scalar, head = theirs.get("query_pre_attn_scalar", 256), theirs.get("head_dim", 256)
-        caps = {"gemma2": (50.0, 30.0), "gemma3_text": (None, None)}[kind]
-        more = dict(
-            attention_scale=None if scalar == head else scalar**-0.5,
-            softcap=theirs.get("attn_logit_softcapping", caps[0]),
-            output_softcap=theirs.get("final_logit_softcapping", caps[1]),
-            **llama.read_windows(theirs.get("sliding_window", 4096), slides),
-        )
-        if kind == "gemma3_text" and "window" in more:
-            more["window_base"] = near
-    return Config(
-        norm="rms-centred",
-        norm_place="pre" if kind == "gemma" else "both",
-        feed_forward=word_of(activation, ACTIVATIONS),
-        bias=llama.read_bias(theirs.get("attention_bias", False), False),
-        qk_norm="rms-centred" if kind == "gemma3_text" else None,
-        embedding_scale=math.sqrt(width),
-        **llama.read_sizes(usual | theirs),
-        **more,
-    )
+def write_activation(config: Config) -> HfConfig:
+    """Return it under both names."""
+    word = ACTIVATIONS[config.feed_forward].replace("gelu_new", "gelu_pytorch_tanh")
+    return dict(hidden_act=word, hidden_activation=word)
 
 
-def read_bases(theirs: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """The base of the angles of layers with a window, and what is said of the others', as both versions write it."""
+def read_windows(reading: Reading) -> dict[str, Value]:
+    """Return the window and the layers that have it: all but every second, or every sixth."""
+    theirs, every = reading.theirs, 2
+    if reading.member == "gemma3_text":
+        every = theirs.get("sliding_window_pattern") or theirs.get("_sliding_window_pattern") or 6
+    slides = [bool((i + 1) % every) for i in range(reading.ours["n_layer"])]
+    if theirs.get("layer_types"):
+        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
+    return llama.read_windows(theirs.get("sliding_window", 4096), slides)
+
+
+def write_windows(config: Config) -> HfConfig:
+    """Return them; where no layer has one, it is as long as the text."""
+    window = config.context if config.window is None else config.window + 1
+    return dict(sliding_window=window, layer_types=llama.write_windows(config))
+
+
+def read_bases(reading: Reading) -> dict[str, Value]:
+    """Return the angles of layers with a window, which have another base, and of the others, as both versions write it."""
+    theirs = reading.theirs
     told = theirs.get("rope_parameters") or {}
     far = dict(told.get("full_attention") or {}) | (theirs.get("rope_scaling") or {})
     far.setdefault("rope_theta", theirs.get("rope_theta", 1e6))
     near = dict(told.get("sliding_attention") or {})
     insist(near, dict(rope_type="default", partial_rotary_factor=1.0))
-    return float(near.get("rope_theta", theirs.get("rope_local_base_freq", 1e4))), far
+    told_base: Value = near.get("rope_theta", theirs.get("rope_local_base_freq", 1e4))
+    base = float(told_base)
+    angles = read_rotary(theirs | {"rope_scaling": None, "rope_parameters": far})
+    return angles | ({"window_base": base} if "window" in reading.ours and reading.ours["window"] is not None else {})
+
+
+def write_bases(config: Config) -> HfConfig:
+    """Return both, one table in the other."""
+    base = config.rotary_base if config.window_base is None else config.window_base
+    if config.window_base is None and config.window is not None and config.rotary_scaling is not None:
+        raise Foreign("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
+    theirs = write_rotary(config)
+    near = {"rope_type": "default", "rope_theta": base}
+    tables = dict(full_attention=theirs["rope_parameters"], sliding_attention=near)
+    return theirs | dict(rope_parameters=tables, rope_local_base_freq=base)
+
+
+def head_dim(reading: Reading) -> int:
+    """Return the width of a head where a file is silent: null is not silent, but means that heads divide the width."""
+    return llama.divided(reading) if "head_dim" in reading.theirs else 256
+
+
+def score_scale(scalar: Value, reading: Reading) -> float | None:
+    """Return what scores are multiplied by: 1 / √scalar; None where that is what any model does."""
+    scale: float = scalar**-0.5
+    return None if scalar == reading.theirs.get("head_dim", 256) else scale
+
+
+def score_scalar(scale: Value, config: Config) -> int:
+    """Return the whole number whose root divides scores."""
+    return (config.head_width or config.width // config.n_head) if scale is None else round(scale**-2)
+
+
+OLD_BASES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # as messages name them
+SETTINGS: Table = (
+    written("architectures", lambda config: [CLASSES[member(config)]]),
+    required("partial_rotary_factor", 1.0),
+    # Null and false are one.
+    required(
+        "use_bidirectional_attention", lambda reading: reading.theirs.get("use_bidirectional_attention") and False
+    ),
+    *but(llama.SIZES, head_dim=head_dim, tie_word_embeddings=True),
+    Rule(read_activation, write_activation),
+    Rule(llama.read_bias, llama.write_bias),
+    always(embedding_scale=lambda reading: math.sqrt(reading.ours["width"])),
+    *only("gemma", always(norm_place="pre")),
+    *only("gemma3_text", always(qk_norm="rms-centred"), required("attn_logit_softcapping", None)),
+    *only(
+        "gemma2",
+        "gemma3_text",
+        Setting("query_pre_attn_scalar", "attention_scale", 256, Form(score_scale, score_scalar)),
+        Rule(read_windows, write_windows, llama.WINDOWS),
+        written("use_bidirectional_attention", False),
+    ),
+    *only(
+        "gemma2",
+        Setting("attn_logit_softcapping", "softcap", 50.0),
+        Setting("final_logit_softcapping", "output_softcap", 30.0),
+    ),
+    *only(
+        "gemma3_text",
+        written("attn_logit_softcapping", None),
+        Setting("final_logit_softcapping", "output_softcap", None),
+        Rule(read_bases, write_bases, OLD_BASES),
+    ),
+    *only("gemma", "gemma2", Rotary()),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -164,11 +203,11 @@ GEMMA = Family(
     tuple(CLASSES),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=llama.IGNORED,
     prefix="model.",
     head=llama.HEAD,
     repeats=llama.REPEATS,
+    member=member,
 )

@@ -1,15 +1,11 @@
 """GPT-2: a decoder with learned positions, norms before each part, q, k and v in one matrix."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
+from .setting_table import Holds, Setting, Table, always, choice, required, words, written
 
 ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("decoder",),
     position=("learned",),
     norm=("layer",),
@@ -25,49 +21,23 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
 )
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    return dict(
-        model_type="gpt2",
-        architectures=["GPT2LMHeadModel"],
-        vocab_size=config.vocab,
-        n_positions=config.context,
-        n_embd=config.width,
-        n_layer=config.n_layer,
-        n_head=config.n_head,
-        n_inner=config.hidden_width,
-        activation_function=ACTIVATIONS[config.feed_forward],
-        layer_norm_epsilon=config.norm_eps,
-        embd_pdrop=config.dropout,
-        attn_pdrop=config.dropout,
-        resid_pdrop=config.dropout,
-        tie_word_embeddings=config.tied,
-        scale_attn_weights=config.attention_scale is None,
-        scale_attn_by_inverse_layer_idx=config.depth_scale,
-    )
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    insist(theirs, dict(add_cross_attention=False))
-    return Config(
-        kind="decoder",
-        vocab=theirs["vocab_size"],
-        width=theirs["n_embd"],
-        n_layer=theirs["n_layer"],
-        n_head=theirs["n_head"],
-        hidden=theirs.get("n_inner") or 4 * theirs["n_embd"],
-        context=theirs["n_positions"],
-        attention_scale=None if theirs.get("scale_attn_weights", True) else 1.0,
-        depth_scale=theirs.get("scale_attn_by_inverse_layer_idx", False),
-        position="learned",
-        norm="layer",
-        norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
-        feed_forward=word_of(theirs.get("activation_function", "gelu_new"), ACTIVATIONS),
-        bias=True,
-        tied=theirs.get("tie_word_embeddings", True),
-        dropout=theirs.get("resid_pdrop", 0.1),
-    )
+SETTINGS: Table = (
+    written("architectures", ["GPT2LMHeadModel"]),
+    always(bias=True),
+    required("add_cross_attention", False),
+    Setting("vocab_size", "vocab"),
+    Setting("n_positions", "context"),
+    Setting("n_embd", "width"),
+    Setting("n_layer", "n_layer"),
+    Setting("n_head", "n_head"),
+    Setting("n_inner", "hidden", lambda reading: 4 * reading.ours["width"], empty=True),
+    Setting("activation_function", "feed_forward", "gelu_new", words(ACTIVATIONS)),
+    Setting("layer_norm_epsilon", "norm_eps", 1e-5),
+    Setting("resid_pdrop", "dropout", 0.1, also=("embd_pdrop", "attn_pdrop")),
+    Setting("tie_word_embeddings", "tied", True),
+    Setting("scale_attn_weights", "attention_scale", True, choice(None, 1.0)),
+    Setting("scale_attn_by_inverse_layer_idx", "depth_scale", False),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -101,8 +71,7 @@ GPT2 = Family(
     ("gpt2",),
     HOLDS,
     plain_heads,
-    write,
-    read,
+    SETTINGS,
     rows,
     fill,
     IGNORED,

@@ -1,18 +1,15 @@
 """GPT-NeoX and Pythia: attention and feed-forward side by side, heads turned in part, q, k and v woven head by head."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from ...model.config import Config
-from . import llama
-from .family import PLAIN, Family, Row, State, heads_divide_width, linear, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
+from .rotary_settings import Rotary
+from .setting_table import Form, Holds, Reading, Setting, Table, Value, required, words, written
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
+HOLDS: Holds = PLAIN | dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("layer",),
@@ -29,60 +26,41 @@ HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
 del HOLDS["rotary_fraction"]
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    return dict(
-        model_type="gpt_neox",
-        architectures=["GPTNeoXForCausalLM"],
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        intermediate_size=config.hidden_width,
-        num_hidden_layers=config.n_layer,
-        num_attention_heads=config.n_head,
-        max_position_embeddings=config.context,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        layer_norm_eps=config.norm_eps,
-        attention_dropout=config.dropout,
-        hidden_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-        use_parallel_residual=config.parallel,
-        attention_bias=biased(config),
-        rotary_pct=config.rotary_fraction,
-        rotary_emb_base=config.rotary_base,
-        **llama.write_rotary(config, said=True),
-    )
-
-
 def biased(config: Config) -> bool:
     """Does attention have biases, be they 0? The feed-forward always has."""
     return bool({"qkv", "out"} & config.biased)
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    heads_divide_width(theirs)
-    told = llama.rotary_table(theirs)
-    share = told.get("partial_rotary_factor", theirs.get("rotary_pct", 0.25))
-    base, scaling = llama.read_rotary({"rope_theta": theirs.get("rotary_emb_base", 10000.0)} | theirs, share)
-    return Config(
-        kind="decoder",
-        vocab=theirs["vocab_size"],
-        width=theirs["hidden_size"],
-        n_layer=theirs["num_hidden_layers"],
-        n_head=theirs["num_attention_heads"],
-        hidden=theirs["intermediate_size"],
-        context=theirs["max_position_embeddings"],
-        norm="layer",
-        norm_eps=theirs.get("layer_norm_eps", 1e-5),
-        parallel=theirs.get("use_parallel_residual", True),
-        feed_forward=word_of(theirs.get("hidden_act", "gelu"), ACTIVATIONS),
-        bias=True if theirs.get("attention_bias", True) else "forward",
-        rotary_base=base,
-        rotary_scaling=scaling,
-        rotary_fraction=share,
-        tied=theirs.get("tie_word_embeddings", False),
-        dropout=theirs.get("hidden_dropout") or 0.0,
-    )
+def divided(reading: Reading) -> Value:
+    """Return the only head_dim that is read: transformers counts angles by it, and nothing else."""
+    told = reading.theirs.get("head_dim")
+    return told and reading.ours["width"] // reading.ours["n_head"]
+
+
+SETTINGS: Table = (
+    written("architectures", ["GPTNeoXForCausalLM"]),
+    Setting("vocab_size", "vocab"),
+    Setting("hidden_size", "width"),
+    Setting("intermediate_size", "hidden"),
+    Setting("num_hidden_layers", "n_layer"),
+    Setting("num_attention_heads", "n_head"),
+    required("head_dim", divided),
+    Setting("max_position_embeddings", "context"),
+    Setting("hidden_act", "feed_forward", "gelu", words(ACTIVATIONS)),
+    Setting("layer_norm_eps", "norm_eps", 1e-5),
+    Setting("hidden_dropout", "dropout", 0.0, empty=True, also=("attention_dropout",)),
+    Setting("tie_word_embeddings", "tied", False),
+    Setting("use_parallel_residual", "parallel", True),
+    Setting(
+        "attention_bias",
+        "bias",
+        True,
+        Form(lambda value, reading: True if value else "forward", lambda value, config: biased(config)),
+    ),
+    Rotary(share=0.25, share_name="rotary_pct", base_name="rotary_emb_base"),
+    written("rotary_pct", lambda config: config.rotary_fraction),
+    written("rotary_emb_base", lambda config: config.rotary_base),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -121,8 +99,7 @@ GPT_NEOX = Family(
     ("gpt_neox",),
     HOLDS,
     plain_heads,
-    write,
-    read,
+    SETTINGS,
     rows,
     fill,
     IGNORED,

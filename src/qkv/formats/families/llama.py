@@ -1,16 +1,27 @@
 """LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from torch import Tensor
-
-from ...i18n import Message, all_of
+from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Foreign, Row, Unread, insist, linear, need, word_of
+from .family import PLAIN, Family, Row, linear, need
+from .rotary_settings import Rotary
+from .setting_table import (
+    WINDOW,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    only,
+    words,
+    written,
+)
 
 Rows = Callable[[Config, str, str], list[Row]]  # of one part of a block: our name of it, and theirs
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
@@ -20,7 +31,7 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms",),
@@ -33,32 +44,6 @@ HOLDS: dict[str, tuple[Any, ...]] = dict(
     head=("linear",),
     **PLAIN,
 )
-# Rotary scaling: our word for the kind -> our name of each number -> theirs.
-SCALING = {
-    "linear": {"factor": "factor"},
-    "llama3": {
-        "factor": "factor",
-        "low": "low_freq_factor",
-        "high": "high_freq_factor",
-        "original": "original_max_position_embeddings",
-    },
-    "dynamic": {"factor": "factor"},  # its original length is the model's own
-    "longrope": {
-        "short": "short_factor",
-        "long": "long_factor",
-        "original": "original_max_position_embeddings",
-        "stretch": "attention_factor",
-    },
-    "yarn": {
-        "factor": "factor",
-        "original": "original_max_position_embeddings",
-        "fast": "beta_fast",
-        "slow": "beta_slow",
-        "stretch": "attention_factor",
-    },
-}
-
-NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what is said of the angles and must be so
 
 
 def member(config: Config) -> str:
@@ -91,133 +76,22 @@ def obstacles(config: Config) -> list[Message]:
     return []
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    kind = member(config)
-    theirs = dict(model_type=kind, architectures=[CLASSES[kind]]) | write_sizes(config) | write_rotary(config)
-    if kind == "llama":
-        return theirs | dict(attention_bias="qkv" in config.biased, mlp_bias="forward" in config.biased)
-    # Ours counts the tokens before; theirs counts the token itself too.
-    window = None if config.window is None else config.window + 1
-    if kind == "mistral":
-        return theirs | dict(sliding_window=window)
-    return theirs | dict(
-        use_sliding_window=window is not None,
-        sliding_window=window,
-        max_window_layers=0,
-        layer_types=write_windows(config),
-        **(dict(attention_bias="qkv" in config.biased) if kind == "qwen3" else {}),
-    )
-
-
-def write_sizes(config: Config) -> dict[str, Any]:
-    """What all that grew out of LLaMA say in the same words."""
-    return dict(
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        intermediate_size=config.hidden_width,
-        num_hidden_layers=config.n_layer,
-        num_attention_heads=config.n_head,
-        num_key_value_heads=config.n_kv_head or config.n_head,
-        head_dim=config.head_width or config.width // config.n_head,
-        max_position_embeddings=config.context,
-        hidden_act=ACTIVATIONS[config.feed_forward],
-        rms_norm_eps=config.norm_eps,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-    )
-
-
-def write_rotary(config: Config, said: bool = False) -> dict[str, Any]:
-    """The angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling).
-
-    `said`: with the share of a head that is turned, for a layout that turns a part if nothing is said.
-    """
-    base, scaling = config.rotary_base, config.rotary_scaling
-    if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
-        width = int((config.head_width or config.width // config.n_head) * config.rotary_fraction)
-        base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
-    if scaling is None:
-        theirs = None
-    else:
-        names = SCALING[scaling["kind"]]
-        theirs = {"rope_type": scaling["kind"]} | {names[name]: scaling[name] for name in names if name in scaling}
-    told: dict[str, Any] = dict(
-        rope_theta=base,
-        rope_scaling=theirs,
-        rope_parameters={"rope_theta": base, **(theirs or {"rope_type": "default"})},
-    )
-    if said:
-        share = {"partial_rotary_factor": config.rotary_fraction}
-        told = told | share | {"rope_parameters": told["rope_parameters"] | share}
-        told["rope_scaling"] = None if theirs is None else theirs | share  # of two tables transformers takes this one
-    return told
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    kind = theirs["model_type"]
-    insist(theirs, dict(partial_rotary_factor=1.0))
-    bias: bool | str = "qkv" if kind == "qwen2" else False
-    if kind in ("llama", "qwen3"):
-        bias = read_bias(theirs.get("attention_bias", False), kind == "llama" and theirs.get("mlp_bias", False))
-    return Config(
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-        bias=bias,
-        qk_norm="rms" if kind == "qwen3" else None,
-        **read_window(theirs),
-        **read_sizes(theirs),
-    )
-
-
-def read_bias(attention: Any, forward: Any) -> bool | str:
-    """Our word for biases on all of attention, and on the feed-forward."""
+def read_bias(reading: Reading) -> dict[str, Value]:
+    """Return our word for biases on all of attention, and on the feed-forward, which LLaMA alone may have."""
+    attention = reading.theirs.get("attention_bias", False)
+    forward = reading.member == "llama" and reading.theirs.get("mlp_bias", False)
     if attention:
-        return True if forward else "qkv out"
-    return "forward" if forward else False
+        return dict(bias=True if forward else "qkv out")
+    return dict(bias="forward" if forward else False)
 
 
-def read_sizes(theirs: dict[str, Any], fraction: float = 1.0) -> dict[str, Any]:
-    """What all that grew out of LLaMA say in the same words; `fraction` is the share of a head that is turned."""
-    width, n_head = theirs["hidden_size"], theirs["num_attention_heads"]
-    head_width, n_kv_head = theirs.get("head_dim") or width // n_head, theirs.get("num_key_value_heads") or n_head
-    base, scaling = read_rotary(theirs, fraction)
-    return dict(
-        kind="decoder",
-        vocab=theirs["vocab_size"],
-        width=width,
-        n_layer=theirs["num_hidden_layers"],
-        n_head=n_head,
-        n_kv_head=None if n_kv_head == n_head else n_kv_head,
-        head_width=None if head_width * n_head == width else head_width,
-        hidden=theirs["intermediate_size"],
-        context=theirs["max_position_embeddings"],
-        norm_eps=theirs.get("rms_norm_eps", 1e-6),
-        rotary_base=base,
-        rotary_scaling=scaling,
-        rotary_fraction=fraction,
-        tied=theirs.get("tie_word_embeddings", False),
-        dropout=theirs.get("attention_dropout") or 0.0,
-    )
+def write_bias(config: Config) -> HfConfig:
+    """Return whether all of attention has biases."""
+    return dict(attention_bias="qkv" in config.biased)
 
 
-def read_window(theirs: dict[str, Any]) -> dict[str, Any]:
-    """The window in our count, and the layers that have it."""
-    kind, n_layer = theirs["model_type"], theirs["num_hidden_layers"]
-    if kind == "llama" or (kind != "mistral" and not theirs.get("use_sliding_window")):
-        return {}
-    window = theirs.get("sliding_window", 4096)
-    if kind == "mistral":
-        return read_windows(window, [True] * n_layer)
-    first = theirs.get("max_window_layers", 28)  # those from here on have the window
-    slides = [i >= first for i in range(n_layer)]
-    if theirs.get("layer_types"):
-        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
-    return read_windows(window, slides)
-
-
-def read_windows(window: int | None, slides: list[bool]) -> dict[str, Any]:
-    """A window in our count, and which layers have it."""
+def read_windows(window: int | None, slides: list[bool]) -> dict[str, Value]:
+    """Return a window in our count, and which layers have it."""
     if window is None or not any(slides):
         return {}
     words = tuple("window" if slide else "full" for slide in slides)
@@ -225,56 +99,69 @@ def read_windows(window: int | None, slides: list[bool]) -> dict[str, Any]:
 
 
 def write_windows(config: Config) -> list[str]:
-    """What transformers calls each layer."""
+    """Return what transformers calls each layer."""
     return ["full_attention" if window is None else "sliding_attention" for window in config.windows]
 
 
-def rotary_table(theirs: dict[str, Any]) -> dict[str, Any]:
-    """What is said of the angles: of two tables transformers takes rope_scaling, and nothing of the other."""
-    told = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
-    return {name: value for name, value in told.items() if value is not None}
+def read_qwens_windows(reading: Reading) -> dict[str, Value]:
+    """Return the window, which a file must switch on, and the layers that have it."""
+    theirs = reading.theirs
+    if not theirs.get("use_sliding_window"):
+        return {}
+    first = theirs.get("max_window_layers", 28)  # those from here on have the window
+    slides = [i >= first for i in range(reading.ours["n_layer"])]
+    if theirs.get("layer_types"):
+        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
+    return read_windows(theirs.get("sliding_window", 4096), slides)
 
 
-def read_rotary(theirs: dict[str, Any], fraction: float = 1.0) -> tuple[float, dict[str, Any] | None]:
-    """The base of the angles, and how they are scaled; numbers that are not in the table are looked for beside it.
-
-    `fraction` is the share of a head that is turned, for a layout which turns a part.
-    """
-    told = rotary_table(theirs)
-    base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
-    old_name = told.pop("type", "default")
-    kind = told.pop("rope_type", old_name)
-    insist(told, NEUTRAL | {"partial_rotary_factor": fraction})
-    told = {name: value for name, value in told.items() if name not in NEUTRAL}
-    if kind == "default":
-        return base, None
-    if kind not in SCALING:
-        problem = Unread(
-            "rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING)
-        )
-        problem.cure = lambda told: told | {"rope_scaling": None, "rope_parameters": None}
-        raise problem
-    if "original" in SCALING[kind]:
-        name, longest = "original_max_position_embeddings", theirs["max_position_embeddings"]
-        told[name] = theirs.get(name) or told.get(name) or longest
-    factor = told.pop("factor", None) if kind == "longrope" else None
-    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
-    if kind == "dynamic":
-        ours["original"] = theirs["max_position_embeddings"]
-    if kind == "longrope":
-        ours.setdefault(
-            "stretch", long_stretch(factor or theirs["max_position_embeddings"] / ours["original"], ours["original"])
-        )
-    if told:
-        raise Foreign(
-            "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(told))
-        )
-    return base, {"kind": kind, **ours}
+def write_qwens_windows(config: Config) -> HfConfig:
+    """Return them as Qwen2 and Qwen3 have them."""
+    window = None if config.window is None else config.window + 1
+    return dict(
+        use_sliding_window=window is not None,
+        sliding_window=window,
+        max_window_layers=0,
+        layer_types=write_windows(config),
+    )
 
 
-def long_stretch(factor: float, original: int) -> float:
-    """What LongRoPE multiplies cos and sin with, where a file doesn't say."""
-    return 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
+def divided(reading: Reading) -> int:
+    """Return the width of heads that divide the model's."""
+    width: int = reading.ours["width"] // reading.ours["n_head"]
+    return width
+
+
+WINDOWS = {"window": "sliding_window", "window_layers": "layer_types"}  # as messages name them
+# What all that grew out of LLaMA say in the same words.
+SIZES: Table = (
+    Setting("vocab_size", "vocab"),
+    Setting("hidden_size", "width"),
+    Setting("intermediate_size", "hidden"),
+    Setting("num_hidden_layers", "n_layer"),
+    Setting("num_attention_heads", "n_head"),
+    Setting("num_key_value_heads", "n_kv_head", None, empty=True),
+    Setting("head_dim", "head_width", divided, empty=True),
+    Setting("max_position_embeddings", "context"),
+    Setting("rms_norm_eps", "norm_eps", 1e-6),
+    Setting("attention_dropout", "dropout", 0.0, empty=True),
+    Setting("tie_word_embeddings", "tied", False),
+)
+# Where mixers with a convolution stand beside attention, its activation is the feed-forward's too.
+SILU_GATE = Setting("hidden_act", "feed_forward", "silu", words({"swiglu": "silu"}))
+GATE = Setting("hidden_act", "feed_forward", "silu", words(ACTIVATIONS))
+SETTINGS: Table = (
+    written("architectures", lambda config: [CLASSES[member(config)]]),
+    *SIZES,
+    GATE,
+    Rotary(),
+    *only("qwen3", always(qk_norm="rms")),
+    *only("qwen2", always(bias="qkv")),
+    *only("mistral", always(bias=False), Setting("sliding_window", "window", 4096, WINDOW)),
+    *only("llama", "qwen3", Rule(read_bias, write_bias)),
+    *only("llama", written("mlp_bias", lambda config: "forward" in config.biased)),
+    *only("qwen2", "qwen3", Rule(read_qwens_windows, write_qwens_windows, WINDOWS)),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -343,11 +230,11 @@ LLAMA = Family(
     tuple(CLASSES),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=IGNORED,
     prefix="model.",
     head=HEAD,
     repeats=REPEATS,
+    member=member,
 )

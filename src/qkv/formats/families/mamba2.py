@@ -1,17 +1,27 @@
 """Mamba-2: a decoder whose blocks are a norm and a mixer, without attention, feed-forward or positions."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Message
 from ...mixers.mamba2 import NAMES
 from ...model.config import Config
-from .family import PLAIN, Family, Foreign, Row, insist, linear, need, word_of
+from .family import PLAIN, Family, Row, linear, need
+from .setting_table import (
+    TRUTH,
+    Foreign,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    required,
+    word_of,
+    written,
+)
 
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("decoder",),
     position=("none", "rotary", "alibi", "relative"),  # those that only attention would ask for
     norm=("rms",),
@@ -40,63 +50,9 @@ def whole_widths(config: Config) -> list[Message]:
     return [] if fits else [need("n_state_head × state_head_width = 2 × width", f"{heads} × {values}", config.width)]
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    heads, values, groups, keys = config.state_sizes("mamba2")
-    return dict(
-        model_type="mamba2",
-        architectures=["Mamba2ForCausalLM"],
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        num_hidden_layers=config.n_layer,
-        num_heads=heads,
-        head_dim=values,
-        expand=heads * values // config.width,
-        state_size=keys,
-        n_groups=groups,
-        conv_kernel=config.taps,
-        hidden_act="silu",
-        use_bias=config.bias is True,
-        use_conv_bias=True,
-        layer_norm_epsilon=config.norm_eps,
-        tie_word_embeddings=config.tied,
-        max_position_embeddings=config.context,  # nothing to theirs, but ours knows its context again
-    )
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    insist(theirs, dict(use_conv_bias=True))
-    insist_on_steps(theirs)
-    word_of(theirs.get("hidden_act", "silu"), {"swiglu": "silu"})  # of the convolution
-    width, heads, values = theirs["hidden_size"], theirs["num_heads"], theirs["head_dim"]
-    return fewest(
-        Config(
-            kind="decoder",
-            vocab=theirs["vocab_size"],
-            width=width,
-            n_layer=theirs["num_hidden_layers"],
-            n_head=heads,
-            head_width=None if heads * values == width else values,
-            context=theirs.get("max_position_embeddings") or UNSAID,
-            position="none",
-            norm_eps=theirs.get("layer_norm_epsilon", 1e-5),
-            feed_forward="none",
-            bias=theirs.get("use_bias", False),
-            mixer="mamba2",
-            state_width=theirs["state_size"],
-            n_state_head=heads,
-            n_state_group=theirs["n_groups"],
-            taps=theirs["conv_kernel"],
-            tied=theirs.get("tie_word_embeddings", False),
-        ),
-        "mamba2",
-    )
-
-
-def insist_on_steps(theirs: dict[str, Any]) -> None:
+def check_steps(reading: Reading) -> None:
     """Steps are softplus(…), kept within nothing; transformers 5 writes infinity as {"__float__": "Infinity"}."""
-    told = theirs.get("time_step_limit") or (0.0, math.inf)
+    told = reading.theirs.get("time_step_limit") or (0.0, math.inf)
     limits = [float(end["__float__"] if isinstance(end, dict) else end) for end in told]
     if limits != [0.0, math.inf]:
         raise Foreign(
@@ -107,13 +63,43 @@ def insist_on_steps(theirs: dict[str, Any]) -> None:
         )
 
 
-def fewest(config: Config, word: str) -> Config:
-    """The same without sizes of the state that needn't be said."""
-    for name in ("n_state_head", "state_head_width", "n_state_group", "state_width"):
-        shorter = config.replace(**{name: None})
-        if shorter.state_sizes(word) == config.state_sizes(word):
-            config = shorter
-    return config
+def check_activation(reading: Reading) -> None:
+    """The convolution has one only."""
+    word_of(reading.theirs.get("hidden_act", "silu"), {"swiglu": "silu"})
+
+
+def read_heads(reading: Reading) -> dict[str, Value]:
+    """Return what would be attention's heads: as many as the mixer's, and as wide."""
+    return dict(n_head=reading.ours["n_state_head"], head_width=reading.ours["state_head_width"])
+
+
+def expansion(config: Config) -> int:
+    """Return how many widths the heads of a mixer have together."""
+    heads, values, _groups, _keys = config.state_sizes("mamba2")
+    return heads * values // config.width
+
+
+SETTINGS: Table = (
+    written("architectures", ["Mamba2ForCausalLM"]),
+    required("use_conv_bias", True, written=True),
+    Rule(check_steps),
+    Rule(check_activation, lambda config: dict(hidden_act="silu")),
+    always(mixer="mamba2"),
+    Setting("vocab_size", "vocab"),
+    Setting("hidden_size", "width"),
+    Setting("num_hidden_layers", "n_layer"),
+    Setting("num_heads", "n_state_head"),
+    Setting("head_dim", "state_head_width"),
+    Rule(read_heads, named=dict(n_head="num_heads", head_width="head_dim")),
+    written("expand", expansion),
+    Setting("state_size", "state_width"),
+    Setting("n_groups", "n_state_group"),
+    Setting("conv_kernel", "taps"),
+    Setting("use_bias", "bias", False, TRUTH),
+    Setting("layer_norm_epsilon", "norm_eps", 1e-5),
+    Setting("tie_word_embeddings", "tied", False),
+    Setting("max_position_embeddings", "context", UNSAID, empty=True),  # nothing to theirs, but ours knows it again
+)
 
 
 def remembers(config: Config, ours: str, theirs: str) -> list[Row]:
@@ -142,8 +128,7 @@ MAMBA2 = Family(
     ("mamba2",),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=r"^lm_head\.weight$",
     prefix="backbone.",

@@ -3,20 +3,32 @@
 In Mixtral every layer has one; in Qwen3-MoE some may have a feed-forward as before, of another width than an expert's.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama
-from .family import PLAIN, Family, Row, insist, linear, need, one_number, word_of
+from .family import PLAIN, Family, Row, linear, need
+from .rotary_settings import Rotary
+from .setting_table import (
+    WINDOW,
+    HfConfig,
+    Holds,
+    Reading,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    always,
+    but,
+    only,
+    required,
+    value_of,
+    written,
+)
 
 CLASSES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
-HOLDS: dict[str, tuple[Any, ...]] = llama.HOLDS | PLAIN | dict(bias=(False,))
+HOLDS: Holds = llama.HOLDS | PLAIN | dict(bias=(False,))
 del HOLDS["experts"]
 PARTS = dict(gate="gate_proj", up="up_proj", down="down_proj")
 WORDS = {"mixtral": dict(gate="w1", up="w3", down="w2"), "qwen3_moe": PARTS}  # the matrices of an expert
@@ -32,7 +44,7 @@ def obstacles(config: Config) -> list[Message]:
     how = config.experts
     if how is None:
         return [need("experts={…}", None)]
-    wanted: dict[str, Any] = dict(shared=None, score="softmax", scale=1.0, groups=1, balance=False)
+    wanted: dict[str, Value] = dict(shared=None, score="softmax", scale=1.0, groups=1, balance=False)
     if member(config) == "mixtral":
         wanted |= dict(normed=True, layers="experts")
     return [
@@ -42,60 +54,64 @@ def obstacles(config: Config) -> list[Message]:
     ]
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    kind, how = member(config), config.experts
-    assert how is not None
+def read_layers(reading: Reading) -> dict[str, Value]:
+    """Return what stands in each layer of a Qwen3-MoE; the rule is transformers' own."""
+    dense, every = reading.theirs.get("mlp_only_layers") or (), reading.theirs.get("decoder_sparse_step", 1)
+    layers = range(reading.ours["n_layer"])
+    words = tuple("dense" if i in dense or (i + 1) % every else "experts" for i in layers)
+    return {"experts.layers": layer_pattern(words)}
+
+
+def write_layers(config: Config) -> HfConfig:
+    """Return the layers that have one feed-forward."""
+    dense = [i for i, word in enumerate(config.thinkers) if word == "dense"]
+    return dict(decoder_sparse_step=1, mlp_only_layers=dense)
+
+
+def read_window(reading: Reading) -> dict[str, Value]:
+    """Return Qwen3-MoE's window, which a file must switch on."""
+    window = reading.theirs.get("sliding_window") if reading.theirs.get("use_sliding_window") else None
+    return dict(window=None if window is None else window - 1)
+
+
+def write_window(config: Config) -> HfConfig:
+    """Return it."""
     window = None if config.window is None else config.window + 1
-    theirs = dict(model_type=kind, architectures=[CLASSES[kind]]) | llama.write_sizes(config)
-    theirs |= llama.write_rotary(config) | dict(sliding_window=window, num_experts_per_tok=how.per_token)
-    hidden = how.hidden or config.hidden_width
-    if kind == "mixtral":
-        return theirs | dict(num_local_experts=how.count, intermediate_size=hidden)
-    return theirs | dict(
-        use_sliding_window=window is not None,
-        attention_bias=False,
-        num_experts=how.count,
-        num_local_experts=how.count,
-        moe_intermediate_size=hidden,
-        norm_topk_prob=how.normed,
-        decoder_sparse_step=1,
-        mlp_only_layers=[i for i, word in enumerate(config.thinkers) if word == "dense"],
-    )
+    return dict(use_sliding_window=window is not None, sliding_window=window)
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    kind = theirs["model_type"]
-    insist(theirs, dict(partial_rotary_factor=1.0, attention_bias=False))
-    window = theirs.get("sliding_window")
-    count = one_number(theirs, "num_local_experts", "num_experts", 8 if kind == "mixtral" else 128)
-    usual: dict[str, Any] = dict(rope_theta=1e6, rms_norm_eps=1e-5) if kind == "mixtral" else {}
-    if kind == "mixtral":
-        how = Experts(count, theirs.get("num_experts_per_tok", 2))
-    else:
-        window = window if theirs.get("use_sliding_window") else None
-        how = Experts(
-            count,
-            theirs.get("num_experts_per_tok", 8),
-            hidden=theirs["moe_intermediate_size"],
-            layers=layer_pattern(tuple(read_layers(theirs))),
-            normed=theirs.get("norm_topk_prob", False),
-        )
-    return Config(
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), llama.ACTIVATIONS),
-        qk_norm=None if kind == "mixtral" else "rms",
-        window=None if window is None else window - 1,
-        experts=how,
-        **llama.read_sizes(usual | theirs),
-    )
+def expert_width(config: Config) -> int:
+    """Return the hidden width of an expert."""
+    return int(value_of(config, "experts.hidden"))
 
 
-def read_layers(theirs: dict[str, Any]) -> list[str]:
-    """What stands in each layer of a Qwen3-MoE; the rule is transformers' own."""
-    dense, every = theirs.get("mlp_only_layers") or (), theirs.get("decoder_sparse_step", 1)
-    layers = range(theirs["num_hidden_layers"])
-    return ["dense" if i in dense or (i + 1) % every else "experts" for i in layers]
+SETTINGS: Table = (
+    written("architectures", lambda config: [CLASSES[member(config)]]),
+    required("attention_bias", False),
+    *only(
+        "mixtral",
+        *but(llama.SIZES, rms_norm_eps=1e-5),
+        Rotary({"rope_theta": 1e6}),
+        Setting("sliding_window", "window", None, WINDOW),
+        Setting("num_local_experts", "experts.count", 8, second="num_experts"),
+        Setting("num_experts_per_tok", "experts.per_token", 2),
+        written("intermediate_size", expert_width),
+    ),
+    *only(
+        "qwen3_moe",
+        *llama.SIZES,
+        Rotary(),
+        always(qk_norm="rms"),
+        Rule(read_window, write_window, dict(window="sliding_window")),
+        written("attention_bias", False),
+        Setting("num_local_experts", "experts.count", 128, second="num_experts", also=("num_experts",)),
+        Setting("num_experts_per_tok", "experts.per_token", 8),
+        Setting("moe_intermediate_size", "experts.hidden"),
+        Setting("norm_topk_prob", "experts.normed", False),
+        Rule(read_layers, write_layers),
+    ),
+    llama.GATE,
+)
 
 
 def experts(config: Config, ours: str, theirs: str) -> list[Row]:
@@ -124,12 +140,12 @@ MIXTRAL = Family(
     tuple(CLASSES),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=llama.IGNORED,
     prefix="model.",
     head=llama.HEAD,
     repeats=llama.REPEATS,
     example=dict(experts=Experts(8)),
+    member=member,
 )

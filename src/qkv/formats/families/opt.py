@@ -1,15 +1,11 @@
 """OPT: a decoder with learned positions and ReLU; the one of 350 M has norms after each part and narrow word vectors."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, insist, linear, plain_heads, word_of, zero_biases
+from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
+from .setting_table import TRUTH, Holds, Setting, Table, choice, required, words, written
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
-HOLDS: dict[str, tuple[Any, ...]] = PLAIN | dict(
+HOLDS: Holds = PLAIN | dict(
     kind=("decoder",),
     position=("learned",),
     norm=("layer",),
@@ -27,50 +23,23 @@ del HOLDS["embedding_width"]
 UNUSED = 2  # lines before the first position
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    return dict(
-        model_type="opt",
-        architectures=["OPTForCausalLM"],
-        vocab_size=config.vocab,
-        hidden_size=config.width,
-        word_embed_proj_dim=config.embedding_width or config.width,
-        num_hidden_layers=config.n_layer,
-        num_attention_heads=config.n_head,
-        ffn_dim=config.hidden_width,
-        max_position_embeddings=config.context,
-        activation_function=ACTIVATIONS[config.feed_forward],
-        do_layer_norm_before=config.norm_place == "pre",
-        enable_bias=bool(config.bias),
-        dropout=config.dropout,
-        attention_dropout=config.dropout,
-        tie_word_embeddings=config.tied,
-    )
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    insist(theirs, dict(_remove_final_layer_norm=False, layer_norm_elementwise_affine=True))
-    width = theirs["hidden_size"]
-    narrow = theirs.get("word_embed_proj_dim") or width
-    return Config(
-        kind="decoder",
-        vocab=theirs["vocab_size"],
-        width=width,
-        n_layer=theirs["num_hidden_layers"],
-        n_head=theirs["num_attention_heads"],
-        hidden=theirs["ffn_dim"],
-        context=theirs["max_position_embeddings"],
-        position="learned",
-        norm="layer",
-        norm_place="pre" if theirs.get("do_layer_norm_before", True) else "post",
-        norm_eps=1e-5,
-        feed_forward=word_of(theirs.get("activation_function", "relu"), ACTIVATIONS),
-        bias=theirs.get("enable_bias", True),
-        embedding_width=None if narrow == width else narrow,
-        tied=theirs.get("tie_word_embeddings", True),
-        dropout=theirs.get("dropout", 0.1),
-    )
+SETTINGS: Table = (
+    written("architectures", ["OPTForCausalLM"]),
+    required("_remove_final_layer_norm", False),
+    required("layer_norm_elementwise_affine", True),
+    Setting("vocab_size", "vocab"),
+    Setting("hidden_size", "width"),
+    Setting("word_embed_proj_dim", "embedding_width", None, empty=True),
+    Setting("num_hidden_layers", "n_layer"),
+    Setting("num_attention_heads", "n_head"),
+    Setting("ffn_dim", "hidden"),
+    Setting("max_position_embeddings", "context"),
+    Setting("activation_function", "feed_forward", "relu", words(ACTIVATIONS)),
+    Setting("do_layer_norm_before", "norm_place", True, choice("pre", "post")),
+    Setting("enable_bias", "bias", True, TRUTH),
+    Setting("dropout", "dropout", 0.1, also=("attention_dropout",)),
+    Setting("tie_word_embeddings", "tied", True),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -108,8 +77,7 @@ OPT = Family(
     ("opt",),
     HOLDS,
     plain_heads,
-    write,
-    read,
+    SETTINGS,
     rows,
     fill,
     r"^lm_head\.weight$",

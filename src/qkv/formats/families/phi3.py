@@ -1,17 +1,15 @@
 """Phi-3 and Phi-4-mini: a LLaMA with q, k and v in one matrix, gate and up in another, and LongRoPE for long texts."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from torch import Tensor
 
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, Row, linear, need, plain_width, word_of
+from .family import PLAIN, Family, Row, linear, need, plain_width
+from .rotary_settings import Rotary, rotary_table
+from .setting_table import WINDOW, HfConfig, Holds, Setting, Table, but, unwritten, written
 
-HOLDS: dict[str, tuple[Any, ...]] = llama.HOLDS | PLAIN | dict(bias=(False,), qk_norm=(None,))
+HOLDS: Holds = llama.HOLDS | PLAIN | dict(bias=(False,), qk_norm=(None,))
 del HOLDS["rotary_fraction"]
 
 
@@ -26,37 +24,28 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    window, scaling = None if config.window is None else config.window + 1, config.rotary_scaling or {}
-    theirs = dict(model_type="phi3", architectures=["Phi3ForCausalLM"]) | llama.write_sizes(config)
-    del theirs["head_dim"]
-    return (
-        theirs
-        | llama.write_rotary(config, said=True)
-        | dict(
-            sliding_window=window,
-            resid_pdrop=config.dropout,
-            embd_pdrop=config.dropout,
-            original_max_position_embeddings=scaling.get("original", config.context),
-        )
-    )
+def renamed(theirs: HfConfig) -> HfConfig:
+    """Return the same config.json with LongRoPE under its own name, and not as it was called at first."""
+    told = rotary_table(theirs)
+    if told.get("rope_type", told.get("type")) not in ("su", "yarn"):
+        return theirs
+    kept = {name: value for name, value in told.items() if name != "type"}
+    return theirs | {"rope_scaling": kept | {"rope_type": "longrope"}}
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    told = llama.rotary_table(theirs)
-    fraction = told.get("partial_rotary_factor", theirs.get("partial_rotary_factor", 1.0))
-    if told.get("rope_type", told.get("type")) in ("su", "yarn"):  # as it was called at first
-        told = {name: value for name, value in told.items() if name != "type"} | {"rope_type": "longrope"}
-        theirs = theirs | {"rope_scaling": told}
-    usual: dict[str, Any] = dict(rms_norm_eps=1e-5, original_max_position_embeddings=4096)
-    window = theirs.get("sliding_window")
-    return Config(
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), llama.ACTIVATIONS),
-        **llama.read_windows(window, [True] * theirs["num_hidden_layers"]),
-        **llama.read_sizes(usual | theirs, fraction),
-    )
+SETTINGS: Table = (
+    written("architectures", ["Phi3ForCausalLM"]),
+    *unwritten(but(llama.SIZES, rms_norm_eps=1e-5), "head_dim"),
+    llama.GATE,
+    written("resid_pdrop", lambda config: config.dropout),
+    written("embd_pdrop", lambda config: config.dropout),
+    Setting("sliding_window", "window", None, WINDOW),
+    Rotary({"original_max_position_embeddings": 4096}, share=1.0, respell=renamed),
+    written(
+        "original_max_position_embeddings",
+        lambda config: (config.rotary_scaling or {}).get("original", config.context),
+    ),
+)
 
 
 def looks(config: Config, ours: str, theirs: str) -> list[Row]:
@@ -84,8 +73,7 @@ PHI3 = Family(
     ("phi3",),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=llama.IGNORED,
     prefix="model.",

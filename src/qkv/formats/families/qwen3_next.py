@@ -3,45 +3,32 @@
 Its norms keep what is added to 1. Its large models have a mixture of experts for a feed-forward, which is not read here.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...i18n import Message, _, all_of
 from ...mixers.delta import NAMES
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Foreign, Row, insist, need, word_of
-from .llama import (
-    HEAD,
-    IGNORED,
-    REPEATS,
-    looks,
-    read_sizes,
-    rotary_table,
-    stack,
-    write_rotary,
-    write_sizes,
-)
-from .mamba2 import fewest
+from .family import PLAIN, Family, Row, need
+from .gemma import head_dim
+from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
+from .rotary_settings import Rotary
+from .setting_table import Foreign, HfConfig, Holds, Reading, Rule, Setting, Table, Value, but, required, when, written
 
-ACTIVATIONS = {"swiglu": "silu"}  # which is the convolution's too
 WORDS = {"delta": "linear_attention", "attention": "full_attention"}  # ours -> theirs
-ATTENTION: dict[str, Any] = dict(position="rotary", qk_norm="rms-centred", attention_gate=True)
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("decoder",),
     norm=("rms-centred",),
     norm_place=("pre",),
-    feed_forward=tuple(ACTIVATIONS),
+    feed_forward=("swiglu",),  # whose activation is the convolution's too
     bias=(False,),
     window=(None,),
     embedding_scale=(1.0,),
     embedding_norm=(False,),
     head=("linear",),
-    **{name: values for name, values in PLAIN.items() if name != "rotary_fraction"}
-    | {name: (value,) for name, value in ATTENTION.items()},
+    **PLAIN | dict(attention_gate=(True,)),
+    position=("rotary",),
+    qk_norm=("rms-centred",),
 )
+del HOLDS["rotary_fraction"]
 
 
 def obstacles(config: Config) -> list[Message]:
@@ -50,55 +37,12 @@ def obstacles(config: Config) -> list[Message]:
     return [] if fits else [need("mixer='delta×… attention'", repr(config.mixer))]
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    heads, values, groups, keys = config.state_sizes("delta")
-    delta = dict(
-        layer_types=[WORDS[word] for word in config.mixers],
-        linear_num_value_heads=heads,
-        linear_value_head_dim=values,
-        linear_num_key_heads=groups,
-        linear_key_head_dim=keys,
-        linear_conv_kernel_dim=config.taps,
-    )
-    dense = dict(attention_bias=False, num_experts=0, num_experts_per_tok=0, mlp_only_layers=[])
-    theirs = dict(model_type="qwen3_next", architectures=["Qwen3NextForCausalLM"]) | write_sizes(config) | delta | dense
-    return theirs | write_rotary(config, said=True)
-
-
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way."""
-    insist(theirs, dict(attention_bias=False, attn_output_gate=True))
-    refuse_experts(theirs)
-    fraction = rotary_table(theirs).get("partial_rotary_factor", theirs.get("partial_rotary_factor", 0.25))
-    layers = read_layers(theirs)
-    config = Config(
-        norm="rms-centred",
-        feed_forward=word_of(theirs.get("hidden_act", "silu"), ACTIVATIONS),
-        mixer=layer_pattern(layers),
-        **(read_state(theirs) if "delta" in layers else {}),
-        **ATTENTION,
-        **read_sizes({"head_dim": 256, **theirs}, fraction),
-    )
-    return fewest(config, "delta")
-
-
-def read_state(theirs: dict[str, Any]) -> dict[str, Any]:
-    """The sizes of the layers of the delta rule."""
-    return dict(
-        state_width=theirs["linear_key_head_dim"],
-        n_state_head=theirs["linear_num_value_heads"],
-        state_head_width=theirs["linear_value_head_dim"],
-        n_state_group=theirs["linear_num_key_heads"],
-        taps=theirs["linear_conv_kernel_dim"],
-    )
-
-
-def refuse_experts(theirs: dict[str, Any]) -> None:
+def refuse_experts(reading: Reading) -> None:
     """Refuse a mixture of experts, by the layers that have one; the rule is transformers' own."""
+    theirs, layers = reading.theirs, reading.ours["n_layer"]
     count, every = theirs.get("num_experts", 512), theirs.get("decoder_sparse_step", 1)
     dense = theirs.get("mlp_only_layers") or ()
-    mixed = [i for i in range(theirs["num_hidden_layers"]) if count and i not in dense and (i + 1) % every == 0]
+    mixed = [i for i in range(layers) if count and i not in dense and (i + 1) % every == 0]
     if mixed:
         sentence = _(
             "{some} of {all} layers of this Qwen3-Next have a mixture of {count} experts for a feed-forward: qkv reads "
@@ -110,12 +54,13 @@ def refuse_experts(theirs: dict[str, Any]) -> None:
                 "{all} layers of this Qwen3-Next have a mixture of experts for a feed-forward, and qkv reads those with "
                 "one feed-forward per layer (num_experts=0)"
             )
-        raise Foreign(sentence, some=len(mixed), all=theirs["num_hidden_layers"], count=count)
+        raise Foreign(sentence, some=len(mixed), all=layers, count=count)
 
 
-def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
-    """What stands in each layer; where a file doesn't say, every fourth attends."""
-    layers, every = theirs["num_hidden_layers"], theirs.get("full_attention_interval") or 4
+def read_layers(reading: Reading) -> dict[str, Value]:
+    """Return what stands in each layer; where a file doesn't say, every fourth attends."""
+    theirs, layers = reading.theirs, reading.ours["n_layer"]
+    every = theirs.get("full_attention_interval") or 4
     usual = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
     told = theirs.get("layer_types") or usual
     known = {word: ours for ours, word in WORDS.items()}
@@ -134,7 +79,32 @@ def read_layers(theirs: dict[str, Any]) -> tuple[str, ...]:
         )
     if "full_attention" not in told:
         raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Qwen3-Next")
-    return tuple(known[word] for word in told)
+    return dict(mixer=layer_pattern(tuple(known[word] for word in told)))
+
+
+def write_layers(config: Config) -> HfConfig:
+    """Return transformers' word for each."""
+    return dict(layer_types=[WORDS[word] for word in config.mixers])
+
+
+SETTINGS: Table = (
+    written("architectures", ["Qwen3NextForCausalLM"]),
+    required("attention_bias", False, written=True),
+    required("attn_output_gate", True),
+    *but(SIZES, head_dim=head_dim),
+    SILU_GATE,
+    Rule(refuse_experts, lambda config: dict(num_experts=0, num_experts_per_tok=0, mlp_only_layers=[])),
+    Rule(read_layers, write_layers, dict(mixer="layer_types")),
+    *when(
+        lambda reading: "delta" in reading.ours["mixer"],
+        Setting("linear_key_head_dim", "state_width"),
+        Setting("linear_num_value_heads", "n_state_head"),
+        Setting("linear_value_head_dim", "state_head_width"),
+        Setting("linear_num_key_heads", "n_state_group"),
+        Setting("linear_conv_kernel_dim", "taps"),
+    ),
+    Rotary(share=0.25),
+)
 
 
 def overwrites(config: Config, ours: str, theirs: str) -> list[Row]:
@@ -160,8 +130,7 @@ QWEN3_NEXT = Family(
     ("qwen3_next",),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=IGNORED + r"|^mtp\.",  # a further head that guesses several tokens at once
     prefix="model.",

@@ -4,19 +4,15 @@ Version 1.0 has a ReLU and a head that is the embedding's matrix, on states made
 has a gate and a head of its own.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from torch import Tensor
-
 from ...i18n import Message
 from ...model.config import Config
-from .family import Family, Row, insist_on_sides, linear, need, unshared_heads, word_of
+from .family import Family, Row, linear, need, unshared_heads
+from .setting_table import SIDES, Form, HfConfig, Holds, Reading, Rule, Setting, Table, Value, when, word_of
 
 SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
 GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
 ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in one word
-HOLDS: dict[str, tuple[Any, ...]] = dict(
+HOLDS: Holds = dict(
     kind=("encoder-decoder", "encoder"),
     position=("relative",),
     norm=("rms",),
@@ -56,72 +52,66 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def write(config: Config) -> dict[str, Any]:
-    """config.json."""
-    encoder, decoder = config.layers
+def alone(reading: Reading) -> bool:
+    """Is it an encoder alone? Then no tensor is of a decoder."""
+    both = reading.theirs.get("is_encoder_decoder", True)
+    return not both and not any(name.startswith("decoder.") for name in reading.tensors)
+
+
+def read_sides(reading: Reading) -> dict[str, Value]:
+    """Return what it is, and its head."""
+    return dict(kind="encoder", head="none") if alone(reading) else dict(kind="encoder-decoder", head="linear")
+
+
+def write_sides(config: Config) -> HfConfig:
+    """Return transformers' class for it."""
     both = config.kind == "encoder-decoder"
-    return dict(
-        model_type="t5",
-        architectures=["T5ForConditionalGeneration" if both else "T5EncoderModel"],
-        is_encoder_decoder=both,
-        vocab_size=config.vocab,
-        d_model=config.width,
-        d_kv=config.head_width or config.width // config.n_head,
-        d_ff=config.hidden_width,
-        num_layers=encoder,
-        num_decoder_layers=decoder or encoder,
-        num_heads=config.n_head,
-        n_positions=config.context,
-        relative_attention_num_buckets=config.relative_buckets,
-        relative_attention_max_distance=config.relative_distance,
-        feed_forward_proj=ACTIVATIONS[config.feed_forward],
-        layer_norm_epsilon=config.norm_eps,
-        dropout_rate=config.dropout,
-        tie_word_embeddings=config.tied,  # transformers scales by this word,
-        scale_decoder_outputs=config.tied,  # and since version 5 by this one
-    )
+    return dict(architectures=["T5ForConditionalGeneration" if both else "T5EncoderModel"], is_encoder_decoder=both)
 
 
-def read(theirs: dict[str, Any], tensors: Mapping[str, Tensor]) -> Config:
-    """The other way. What a config.json says of the head is not to be trusted: transformers 5 calls every one tied."""
-    alone = not theirs.get("is_encoder_decoder", True) and not any(name.startswith("decoder.") for name in tensors)
-    if not alone:
-        insist_on_sides(theirs)
-    width, n_head, layers = theirs["d_model"], theirs["num_heads"], theirs["num_layers"]
-    decoder = theirs.get("num_decoder_layers") or layers
-    scaled = bool(theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings") is not False))
-    first = theirs["model_type"] == "t5"
-    return Config(
-        kind="encoder" if alone else "encoder-decoder",
-        head="none" if alone else "linear",
-        vocab=theirs["vocab_size"],
-        width=width,
-        n_layer=layers,
-        n_decoder_layer=None if decoder == layers or alone else decoder,
-        n_head=n_head,
-        head_width=None if theirs["d_kv"] * n_head == width else theirs["d_kv"],
-        attention_scale=1.0,
-        hidden=theirs["d_ff"],
-        context=theirs.get("n_positions") or 512,
-        position="relative",
-        relative_buckets=theirs.get("relative_attention_num_buckets", 32),
-        relative_distance=theirs.get("relative_attention_max_distance", 128),
-        norm_eps=theirs.get("layer_norm_epsilon", 1e-6),
-        feed_forward=read_activation(theirs, "relu" if first else "gated-gelu"),
-        tied="lm_head.weight" not in tensors or (scaled and first),  # "tied" is what transformers 5 calls every one
-        output_scale=width**-0.5 if scaled and first and not alone else 1.0,
-        dropout=theirs.get("dropout_rate", 0.1),
-    )
-
-
-def read_activation(theirs: dict[str, Any], usual: str) -> str:
-    """Our word for the feed-forward: transformers obeys what it says in detail, if a file says that too."""
-    word = theirs.get("feed_forward_proj", usual)
+def read_activation(reading: Reading) -> dict[str, Value]:
+    """Return the feed-forward: transformers obeys what a file says in detail, if it says that too."""
+    theirs = reading.theirs
+    word = theirs.get("feed_forward_proj", "relu" if reading.member == "t5" else "gated-gelu")
     gated, name = word.startswith("gated-"), word.split("-")[-1]
     if word == "gated-gelu":
         name = "gelu_new"
     gated, name = theirs.get("is_gated_act", gated), theirs.get("dense_act_fn", name)
-    return word_of(name, GATED if gated else SINGLE)
+    return dict(feed_forward=word_of(name, GATED if gated else SINGLE))
+
+
+def read_head(reading: Reading) -> dict[str, Value]:
+    """Return whether the head is tied and scaled, which is not to be trusted: transformers 5 calls every one tied."""
+    theirs, first = reading.theirs, reading.member == "t5"
+    scaled = bool(theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings") is not False)) and first
+    scale = reading.ours["width"] ** -0.5 if scaled and not alone(reading) else 1.0
+    return dict(tied="lm_head.weight" not in reading.tensors or scaled, output_scale=scale)
+
+
+def write_head(config: Config) -> HfConfig:
+    """Return both words by which transformers scales: the second since version 5."""
+    return dict(tie_word_embeddings=config.tied, scale_decoder_outputs=config.tied)
+
+
+OF_A_DECODER = Form(lambda value, reading: None if alone(reading) else value, lambda value, config: value)
+SETTINGS: Table = (
+    *when(lambda reading: not alone(reading), SIDES),
+    Rule(read_sides, write_sides),
+    Setting("vocab_size", "vocab"),
+    Setting("d_model", "width"),
+    Setting("d_kv", "head_width"),
+    Setting("d_ff", "hidden"),
+    Setting("num_layers", "n_layer"),
+    Setting("num_decoder_layers", "n_decoder_layer", None, OF_A_DECODER, empty=True),
+    Setting("num_heads", "n_head"),
+    Setting("n_positions", "context", 512, empty=True),
+    Setting("relative_attention_num_buckets", "relative_buckets", 32),
+    Setting("relative_attention_max_distance", "relative_distance", 128),
+    Rule(read_activation, lambda config: dict(feed_forward_proj=ACTIVATIONS[config.feed_forward])),
+    Setting("layer_norm_epsilon", "norm_eps", 1e-6),
+    Setting("dropout_rate", "dropout", 0.1),
+    Rule(read_head, write_head, dict(tied="tie_word_embeddings")),
+)
 
 
 def rows(config: Config) -> list[Row]:
@@ -160,8 +150,7 @@ T5 = Family(
     ("t5", "mt5"),
     HOLDS,
     obstacles,
-    write,
-    read,
+    SETTINGS,
     rows,
     ignored=IGNORED,
     repeats=dict.fromkeys(REPEATS, "shared.weight"),

@@ -1,0 +1,140 @@
+"""The rotary angles in a config.json: their base, how they are scaled, and the share of a head that is turned."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ...i18n import all_of
+from ...model.config import Config
+from .setting_table import Entry, Foreign, HfConfig, Pairs, Reading, Unread, Value, insist, value_of
+
+# Rotary scaling: our word for the kind -> our name of each number -> theirs.
+SCALING = {
+    "linear": {"factor": "factor"},
+    "llama3": {
+        "factor": "factor",
+        "low": "low_freq_factor",
+        "high": "high_freq_factor",
+        "original": "original_max_position_embeddings",
+    },
+    "dynamic": {"factor": "factor"},  # its original length is the model's own
+    "longrope": {
+        "short": "short_factor",
+        "long": "long_factor",
+        "original": "original_max_position_embeddings",
+        "stretch": "attention_factor",
+    },
+    "yarn": {
+        "factor": "factor",
+        "original": "original_max_position_embeddings",
+        "fast": "beta_fast",
+        "slow": "beta_slow",
+        "stretch": "attention_factor",
+    },
+}
+NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what is said of the angles and must be so
+
+
+def _unchanged(theirs: HfConfig) -> HfConfig:
+    return theirs
+
+
+@dataclass(frozen=True)
+class Rotary(Entry):
+    """The entry of a layout with rotary angles."""
+
+    usual: HfConfig = field(default_factory=dict)  # of the keys beside the table, where a file is silent
+    share: float | None = None  # of a head, where a file is silent; None: all of it is turned, whatever the file
+    share_name: str = "partial_rotary_factor"  # what says the share beside the table; "": nothing
+    base_name: str = "rope_theta"
+    respell: Callable[[HfConfig], HfConfig] = _unchanged  # old words into new ones
+
+    def read(self, reading: Reading) -> dict[str, Value]:
+        """Return ours: from the table, or from what stands beside it."""
+        theirs = self.usual | self.respell(reading.theirs)
+        share: Value = 1.0 if self.share is None else self.share
+        theirs.setdefault("rope_theta", theirs.get(self.base_name, 10000.0))
+        if self.share is None:
+            insist(theirs, dict(partial_rotary_factor=1.0))
+        else:
+            share = rotary_table(theirs).get("partial_rotary_factor", theirs.get(self.share_name, share))
+        return read_rotary(theirs, share) | dict(rotary_fraction=share)
+
+    def write(self, config: Config) -> HfConfig:
+        """Return theirs, with the share for a layout that turns a part if nothing is said."""
+        return write_rotary(config, said=self.share is not None)
+
+    def names(self) -> Pairs:
+        """The names that messages use: in the table, or beside it."""
+        pairs = dict(rope_theta="rotary_base", partial_rotary_factor="rotary_fraction")
+        pairs |= {self.base_name: "rotary_base", self.share_name: "rotary_fraction"}
+        return [(ours, theirs) for theirs, ours in pairs.items()]
+
+
+def write_rotary(config: Config, said: bool = False) -> HfConfig:
+    """Return the angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling).
+
+    `said`: with the share of a head that is turned.
+    """
+    base, scaling = config.rotary_base, config.rotary_scaling
+    if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
+        width = int(value_of(config, "head_width") * config.rotary_fraction)
+        base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
+    share = {"partial_rotary_factor": config.rotary_fraction} if said else {}
+    table: HfConfig | None = None
+    if scaling is not None:
+        names = SCALING[scaling["kind"]]
+        table = {"rope_type": scaling["kind"]} | {names[name]: scaling[name] for name in names if name in scaling}
+    return dict(
+        rope_theta=base,
+        rope_scaling=None if table is None else table | share,  # of two tables transformers takes this one
+        rope_parameters={"rope_theta": base, **(table or {"rope_type": "default"}), **share},
+        **share,
+    )
+
+
+def rotary_table(theirs: HfConfig) -> HfConfig:
+    """Return what is said of the angles: of two tables transformers takes rope_scaling, and nothing of the other."""
+    told = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def read_rotary(theirs: HfConfig, share: float = 1.0) -> dict[str, Value]:
+    """Return the base and the scaling; numbers that are not in the table are looked for beside it.
+
+    `share` of a head is turned, for a layout that turns a part.
+    """
+    told = rotary_table(theirs)
+    base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
+    old_name = told.pop("type", "default")
+    kind = told.pop("rope_type", old_name)
+    insist(told, NEUTRAL | {"partial_rotary_factor": share})
+    told = {name: value for name, value in told.items() if name not in NEUTRAL}
+    if kind == "default":
+        return dict(rotary_base=base, rotary_scaling=None)
+    if kind not in SCALING:
+        problem = Unread(
+            "rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING)
+        )
+        problem.cure = lambda told: told | {"rope_scaling": None, "rope_parameters": None}
+        raise problem
+    longest = theirs["max_position_embeddings"]
+    if "original" in SCALING[kind]:
+        name = "original_max_position_embeddings"
+        told[name] = theirs.get(name) or told.get(name) or longest
+    factor = told.pop("factor", None) if kind == "longrope" else None
+    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
+    if kind == "dynamic":
+        ours["original"] = longest
+    if kind == "longrope":
+        ours.setdefault("stretch", long_stretch(factor or longest / ours["original"], ours["original"]))
+    if told:
+        raise Foreign(
+            "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(told))
+        )
+    return dict(rotary_base=base, rotary_scaling={"kind": kind, **ours})
+
+
+def long_stretch(factor: float, original: int) -> float:
+    """Return what LongRoPE multiplies cos and sin with, where a file doesn't say."""
+    return 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))
