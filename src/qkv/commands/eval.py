@@ -14,9 +14,8 @@ from .model_options import model_arguments, open_any, which_model, wrong_kind
 from .text_input import PIPE, check, hint_at_file, read
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from ..evaluation.text_metrics import Losses, PairScore, TextScore
+    from ..model.transformer import Transformer
     from ..text import Tokenizer
 
 EXAMPLES = [
@@ -264,7 +263,7 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
 
 def _labels(
     options: argparse.Namespace,
-    model: "nn.Module",
+    model: "Transformer",
     tokenizer: "Tokenizer",
     pairs: list[tuple[int, str, str]],
     problems: list[tuple[int, Problem]],

@@ -5,6 +5,7 @@ B batch, N tokens, M memory tokens, C model width, V vocabulary.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -43,10 +44,13 @@ class Block(nn.Module):
         def norm() -> nn.Module:
             return NORMS[config.norm](config.width, config.norm_eps)
 
-        bias: bool | str = config.bias  # of attention alone
-        if isinstance(bias, str):
-            joined: dict[str, bool | str] = {"qkv": "qkv", "out": "out", "qkv out": True}
-            bias = joined.get(bias.replace("forward", "").strip(), False)
+        # Of attention alone.
+        joined: dict[str, bool | Literal["qkv", "out"]] = {"qkv": "qkv", "out": "out", "qkv out": True}
+        bias = (
+            joined.get(config.bias.replace("forward", "").strip(), False)
+            if isinstance(config.bias, str)
+            else config.bias
+        )
 
         number = int(name.split(".")[1])
         scale = config.attention_scale

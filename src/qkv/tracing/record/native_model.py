@@ -124,16 +124,16 @@ class NativeModel:
         note_context(max(map(len, rows)), self.config.context)
         ids, lengths = pad(rows, device)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
-        source: tuple[Tensor, ...] = ()
-        more: dict[str, masks.Mask | None] = {}
+        source: Tensor | None = None
+        source_rule: masks.Mask | None = None
         if self.kind == "encoder-decoder":
-            source, more = (ids,), {"source_mask": rule}
+            source, source_rule = ids, rule
             ids, lengths = pad(_said(model, rows, tokenizer, target), device)
             rule = masks.padding(lengths)
 
         def run(ids: Tensor) -> Tensor:
             with quiet(model):
-                logits = model(ids, *source, mask=rule, **more)
+                logits = model(ids, source, mask=rule, source_mask=source_rule)
             if logits.shape[-1] != self.config.vocab or not self.config.says_words:
                 raise wordless(model)
             return logits.float()
