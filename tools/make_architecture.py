@@ -45,6 +45,7 @@ POSITIONS = {
     "disk": (0, 1.25),
     "process": (0, 2.35),
     "terminal": (0, 3.3),
+    "web": (0, 4.25),
 }
 WIDTH, HEIGHT, COLUMN, ROW, MARGIN = 112, 34, 132, 78, 16
 

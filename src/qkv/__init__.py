@@ -3,8 +3,8 @@
 What is named here is what is promised; everything is loaded when first used, so `import qkv` costs nothing.
 
 Read in this order: `attention`, `mixers`, `model`, `text`, `generation`, `formats`, `evaluation`, `library`, `train`,
-`tracing`, `draw`, `doctor`, `sandbox`, `lessons`, `lab`, `studio`, `commands`, `terminal`, `disk`, `process`; then the
-modules `cli`, `i18n`, `lazy`, `moved`.
+`tracing`, `draw`, `web`, `doctor`, `sandbox`, `lessons`, `lab`, `studio`, `commands`, `terminal`, `disk`, `process`; then
+the modules `cli`, `i18n`, `watching`, `lazy`, `moved`.
 
 >>> import qkv
 >>> print(qkv.steps([[1.0, 0.0], [0.0, 1.0]]).weights.round(3))

@@ -9,6 +9,7 @@ MAY_IMPORT = {
     "disk": set(),
     "process": set(),
     "terminal": set(),
+    "web": set(),
     "library": {"disk"},
     "text": {"disk", "process"},
     "sandbox": {"process"},

@@ -1,6 +1,6 @@
 """Published layouts, each a name table with a config reader and writer: one file per family.
 
-Read in this order: `family`, `llama`, `mixtral`, `gemma`, `phi3`, `deepseek`, `qwen3_next`, `mamba2`, `bamba`, `gpt2`,
+Read in this order: `setting_table`, `rotary_settings`, `family`, `llama`, `mixtral`, `gemma`, `phi3`, `deepseek`, `qwen3_next`, `mamba2`, `bamba`, `gpt2`,
 `gpt_neox`, `opt`, `bert`, `t5`, `bart`.
 """
 
