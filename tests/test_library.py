@@ -63,7 +63,7 @@ def test_every_name_is_there_and_has_a_word_to_say():
         assert getattr(qkv, name).__doc__, name
 
 
-NAMESPACES = {"masks", "page", "plots", "terminal", "foreign"}
+NAMESPACES = {"masks", "page", "plots", "terminal_map", "foreign"}
 
 
 @pytest.mark.parametrize("package", ["attention", "doctor", "draw", "model", "text", "tracing", "train"])

@@ -102,3 +102,72 @@ class SharedKeys(nn.Module):
 def test_an_output_projection_is_missed_only_where_the_widths_are_tied(width, head, expected):
     report = checked(SHARED.replace("WIDTH", width).replace("HEAD", head), "SharedKeys")
     assert ids(report) == expected, report
+
+
+TURN = """
+def add_rotary(q, k):
+    b, s, d = q.shape
+    thetas = 1.0 / (10000 ** (EXPONENT))
+    angles = torch.arange(s)[:, None] * thetas
+    sin, cos = (t.repeat_interleave(2, dim=-1).unsqueeze(0) for t in (angles.sin(), angles.cos()))
+
+    def swap(x):
+        x1, x2 = x.reshape(b, s, d // 2, 2).unbind(-1)
+        return torch.stack((-x2, x1), dim=-1).reshape(b, s, d)
+
+    return q * cos + swap(q) * sin, k * cos + swap(k) * sin
+"""
+
+
+def test_a_turn_of_one_frequency_is_named():
+    """It keeps lengths and depends on the distance alone, so it was called right."""
+    assert ids(checked(TURN.replace("EXPONENT", "torch.arange(0, d, 2) / d"), "add_rotary")) == []
+    report = checked(TURN.replace("EXPONENT", "torch.arange(0, d // 2) / d // 2"), "add_rotary")
+    assert ids(report) == ["R1"], report
+
+
+PAST = """
+class CachedAttention(nn.Module):
+    def __init__(self, d_model, n_heads, max_len):
+        super().__init__()
+        self.heads = n_heads
+        self.qkv, self.out = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, x, kv_cache=None, past_length=0):
+        b, n, c = x.shape
+        q, k, v = (t.view(b, n, self.heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        if kv_cache is not None:
+            k, v = torch.cat([kv_cache[0], k], 2), torch.cat([kv_cache[1], v], 2)
+        seen = torch.ones(n, k.shape[2]).tril(past_length) == 1
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        return self.out(out.transpose(1, 2).reshape(b, n, c)), (k, v)
+"""
+
+
+def test_a_past_length_is_no_cache():
+    """It was called K2: the cache went on and the length stayed 0."""
+    report = checked(PAST, "CachedAttention")
+    assert ids(report) == [] and report.verdict == "partly", report
+
+
+AWAKE = """
+class PatchAttention(nn.Module):
+    def __init__(self, n_embd, n_head, drop_rate=0.0):
+        super().__init__()
+        self.n_head, self.drop_rate = n_head, drop_rate
+        self.c_attn, self.c_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
+
+    def forward(self, x, training=True):
+        b, n, c = x.shape
+        self.training = training
+        q, k, v = (t.view(b, n, self.n_head, -1).transpose(1, 2) for t in self.c_attn(x).chunk(3, -1))
+        p = self.drop_rate if self.training else 0.0
+        out = F.scaled_dot_product_attention(q, k, v, dropout_p=p)
+        return self.c_proj(out.transpose(1, 2).reshape(b, n, c))
+"""
+
+
+def test_dropout_that_eval_does_not_end_is_listed():
+    report = checked(AWAKE, "PatchAttention")
+    assert ids(report) == [] and report.verdict == "partly", report
+    assert "training=self.training" in str(report.unseen[0].text)

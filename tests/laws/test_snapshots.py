@@ -10,6 +10,7 @@ After an intended change, write the files again and read the diff:
     python -m tests.laws.test_snapshots --write api help  those of the tests whose name contains one of these words
 """
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -38,13 +39,13 @@ IMPORTS = {
     "FAMILIES": "qkv.formats.families:FAMILIES",  # published layouts, each with `types`
     "to_theirs": "qkv.formats.families:to_theirs",  # (config, tensors, family) → its config.json and tensors
     "EXPERIMENTS": "qkv.lab:EXPERIMENTS",  # experiments of `qkv lab` by name
-    "REQUESTS": "qkv.studio.requests:ASKS",  # request → its fields
-    "DEFAULTS": "qkv.studio.requests:USUAL",  # field of a request → its default
-    "check_request": "qkv.studio.requests:checked",  # dict → the request with all its fields
-    "request_specs": "qkv.studio.requests:specs",  # request → (field, description of a view)
+    "REQUESTS": "qkv.studio.requests:REQUESTS",  # request → its frozen dataclass
+    "ViewSpec": "qkv.studio.requests:ViewSpec",  # the description of a view in a request
+    "parse": "qkv.studio.requests:parse",  # (dict, finder of a model's file) → the request
     "find_model": "qkv.studio.openable:find",  # (name, folders) → what the worker opens
-    "HANDLERS": "qkv.studio.handlers:ANSWERS",  # request → handler(cache, request, send, wanted, may_run)
-    "ModelCache": "qkv.studio.model_cache:Bench",  # (event callback) → the handlers' first argument
+    "HANDLERS": "qkv.studio.handlers:HANDLERS",  # request → handler(job, request)
+    "Job": "qkv.studio.handlers:Job",  # (models, send, wanted, may_run)
+    "LoadedModels": "qkv.studio.loaded_models:LoadedModels",  # (event callback) → the models of a job
 }
 
 # Packages whose names are public; those without `__all__` offer the functions and classes that they define.
@@ -420,11 +421,20 @@ REQUESTS = {
 }
 
 
+def defaults_of(kind):
+    """Return the default of every field of a dataclass, "required" where it has none."""
+    return {
+        each.name: "required" if each.default is dataclasses.MISSING else each.default
+        for each in dataclasses.fields(kind)
+    }
+
+
 def test_studio_requests():
     """Fields of every request and their defaults; a request's name, model and fields are checked before anything runs."""
-    requests, defaults = internal("REQUESTS"), internal("DEFAULTS")
-    fields = {do: {name: defaults.get(name, "required") for name in each} for do, each in requests.items()}
-    spec = internal("check_request")(dict(do="open", spec=dict(model="m")))["spec"]
+    requests = internal("REQUESTS")
+    fields = {do: defaults_of(each) for do, each in requests.items()}
+    spec = {name: list(value) if value == () else value for name, value in defaults_of(internal("ViewSpec")).items()}
+    spec["model"] = "m"
     assert {each["do"] for each in REQUESTS.values()} | {"models", "fetch"} == set(requests), "a request lacks a test"
     check("studio_requests", {"fields": fields, "spec": spec})
 
@@ -432,17 +442,17 @@ def test_studio_requests():
 def test_studio_responses(empty_cache):
     """Keys, types and arrays of the response to every request, computed in this process, without worker or server."""
     events, found = [], {}
-    cache = internal("ModelCache")(events.append)
+    models = internal("LoadedModels")(events.append)
     for name, request in REQUESTS.items():
         frames = []
 
         def send(content, *arrays, hold=False, frames=frames):
             frames.append((json.loads(json.dumps(content)), [f"{a.dtype.name}[{a.ndim}]" for a in arrays]))
 
-        request = internal("check_request")(json.loads(json.dumps(request)))
-        for _field, spec in internal("request_specs")(request):
-            spec["model"] = internal("find_model")(spec["model"], [RUNS])
-        internal("HANDLERS")[request["do"]](cache, request, send, lambda: True, True)
+        request = internal("parse")(
+            json.loads(json.dumps(request)), lambda model: internal("find_model")(model, [RUNS])
+        )
+        internal("HANDLERS")[request.do](internal("Job")(models, send, lambda: True, True), request)
         found[name] = described_frames(frames)
     check("studio_responses", found | {"events": {"frame": shape(*events)}})
 

@@ -34,7 +34,12 @@ class WrongFrequencies(Mistake):
         "Channels 2i and 2i+1 share one frequency: `freq = 10000 ** (-torch.arange(0, d_model, 2) / d_model)`; `pe[:, 0::2] = torch.sin(pos * freq)`; `pe[:, 1::2] = torch.cos(pos * freq)`"
     )
     shows = _("The table is compared with the formula, and in each pair sin² + cos² must be 1.")
-    evidence = {"": _("the table differs from sin and cos of position / 10000^(2i/d) by up to {change:.2g}; {why}")}
+    evidence = {
+        "": _("the table differs from sin and cos of position / 10000^(2i/d) by up to {change:.2g}; {why}"),
+        "alike": _(
+            "all pairs of channels turn by the same angle, {angle:.3g} at position 1: there is one frequency alone"
+        ),
+    }
 
     @staticmethod
     def places(code: Code, root: ast.AST) -> Places:

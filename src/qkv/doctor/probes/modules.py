@@ -13,10 +13,11 @@ from ..numbers.guesses import head_counts
 from ..numbers.watching import mixed_of
 from ..source.file import Source
 from ..source.uses import used_by
+from ..subject.adapt import eval_flags
 from ..subject.errors import UserError
 from ..subject.guess import role
 from ..subject.subject import Subject
-from ..subject.values import copied, signature, to_numpy
+from ..subject.values import copied, parameters_of, signature, to_numpy
 from .probe import probe, size_of, skip
 
 
@@ -69,6 +70,15 @@ def training(case: Case) -> None:
         return None
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
         return skip(case, "training", _("no module"))
+    for flag in eval_flags(parameters_of(subject.function)):
+        owner.eval()
+        outputs = [subject(case.inputs, {flag: True}, quiet=False, seed=seed).output for seed in (0, 1)]
+        if not np.array_equal(*outputs, equal_nan=True):
+            case.miss(
+                "dropout",
+                _("{flag}=True, the default: with it, dropout acts after eval() too; pass {flag}=self.training"),
+                flag=flag,
+            )
     givens = [None, *case.mask_examples]
     owner.train()
     try:

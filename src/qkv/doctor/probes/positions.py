@@ -313,6 +313,11 @@ def _judge_turn(call: Any, layout: str, case: Case) -> Case:
     change = spread / float(np.abs(dots).max())
     if change > 1e-4 or np.abs(lengths - 1).max() > 1e-4:
         case.add("R4", change=change)
+    cosines = np.array(
+        [call(axis)[1] @ axis for axis in np.eye(len(q))]
+    )  # of the angle by which place 1 turns each channel
+    if not case.founds and np.ptp(cosines) < 1e-9 and cosines[0] < 1 - 1e-9:
+        case.add("R1", "alike", angle=float(np.arccos(cosines[0])))
     return case
 
 

@@ -88,7 +88,7 @@ MEANINGS = [
     ("activation", r".*activation.*|(.*_)?act(_fn)?"),
     ("heads", r".*头数|(?!d_?heads?$|.*(dim|size|width|mask|per_)).*heads?(_?(num|count|n|q))?|h|nh|nhead|hn|n_h|num_h"),
     ("head", r".*(head|per_head).*(dim|size|width|d|features|channels)|d_?(head|k|v|q|qk|kq|h)|dim_(per_)?head|dim_?(k|q|v|key|query|value|qk)|(key|query|value|qk|kq|v)_?(dim|size|depth|channels|features)|head_?(dim|size)|dk|dv|dq|qkv_dim|query_pre_attn_scalar|hs|.*(size|dim|width|channels)_(per_)?head"),
-    ("dropout", r".*drop.*|p|pdrop|attn_p|proj_p"),
+    ("dropout", r".*drop.*|p|pdrop|attn_p|proj_p|d_rate|p_?drop(out)?"),
     ("context", r"block_?size|ctx(_len|_size)?|context.*|.*max_?_?(seq|len|pos|tok|ctx|context|time|n).*|.*seq(uence)?_?(len|size|length).*|n_?ctx|.*n_?positions|maxlen|length|seqlen|.*_len|max_t|t_max|window_length"),
     ("vocabulary", r".*vocab.*|.*n_?tok(ens)?|num_(tokens|embeddings|classes|labels)|.*(input|output)_vocab|n_class(es)?"),
     ("layers", r"n_?layers?|num_(layers|blocks|hidden_layers)|depth|.*_?layers|n_?blocks?|num_l|n_l"),
@@ -107,6 +107,7 @@ MEANINGS = [
 ]  # fmt: skip
 
 ROLES = [
+    ("start", r"(past|prefix|cached?|kv)_?(len(gth)?|size|seen|tokens)s?"),
     ("cache", r".*(cache|past|incremental|kv_?state).*"),
     ("other", r".*head_mask|.*(dropout|loss|token_type)_?(mask|ids)"),
     ("segment", r".*(segment|token_?type|type_?ids|seg_ids|segs).*"),

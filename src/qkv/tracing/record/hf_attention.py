@@ -56,7 +56,6 @@ class PretrainedModel(Protocol):
     config: HFConfig
     device: torch.device
     main_input_name: str
-    _is_stateful: bool
 
     @property
     def base_model(self) -> nn.Module: ...

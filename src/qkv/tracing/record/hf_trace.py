@@ -205,7 +205,7 @@ def _by_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     if count > 1 or not is_long(n) or not plain or not {"past_key_values", "use_cache"} <= taken.keys():
         return False
     layers = stacks(model)
-    if list(layers) != ["decoder"] or model._is_stateful:
+    if list(layers) != ["decoder"] or getattr(model, "_is_stateful", False):
         return False
     kept = [type(layer) for layer in DynamicCache(config=model.config).layers]
     return len(kept) == len(layers["decoder"]) and set(kept) <= {DynamicLayer, DynamicSlidingWindowLayer}
