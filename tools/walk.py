@@ -94,9 +94,10 @@ def train() -> tuple[int, int, int]:
 
 def keystroke() -> tuple[int, int, int]:
     """One more letter in the studio's text: the new view."""
+    from qkv.studio.model_cache import Bench
+
     from qkv.studio import openable, requests
     from qkv.studio.handlers import ANSWERS
-    from qkv.studio.model_cache import Bench
 
     bench = Bench(lambda event: None)
 

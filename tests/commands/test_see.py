@@ -11,7 +11,7 @@ import pytest
 
 from qkv.cli import main
 from qkv.i18n import Message, Problem
-from qkv.library import store
+from qkv.library import packages, store
 from qkv.tracing.views.traces import Trace
 
 DATES = str(Path(__file__).parents[2] / "src" / "qkv" / "demo" / "dates")
@@ -99,7 +99,7 @@ def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monke
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(store, "download", fail)
+    monkeypatch.setattr(packages, "download", fail)
     code, out, err = call("see", CAT, "--from", "it", "--to", "cat", "--yes", "--lang", lang)
     assert code == 0 and says[lang] in out.splitlines()[0] and "13.8   0.80" in out
     # What is fetched is packed: its size is said beside the one that `qkv models` lists, not instead of it.

@@ -99,7 +99,7 @@ def test_check_leaves_the_file_and_no_backup(here, capsys):
 def test_check_leaves_no_backup_of_a_file_that_it_could_not_change(here, capsys, monkeypatch):
     Path("wrong.py").write_text(WRONG)
     before = contents(here)
-    monkeypatch.setattr("qkv.disk.atomic_files.write_file", lambda *_: full())
+    monkeypatch.setattr("qkv.commands.check_fixes.write_file", lambda *_: full())
     assert main(["check", "wrong.py:attention", "--fix"]) == 2
     assert capsys.readouterr().err == "qkv: wrong.py can't be written: the disk is full\n"
     assert contents(here) == before

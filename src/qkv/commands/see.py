@@ -236,9 +236,11 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
+        if options.model is not None:
+            raise
         from ..tracing.views.demo_traces import demo_of
 
-        if options.model is not None or (shipped := demo_of(text)) is None:
+        if (shipped := demo_of(text)) is None:
             raise
         print(
             say(

@@ -14,7 +14,7 @@ from ..subject.values import parameters_of
 
 Look = Callable[[Case], Case]
 MOST_OPTIONS = 3  # that are tried the other way
-SELF_EVIDENT = {"W1", "T1", "T2", "T3", "N1", "N2", "N3", "X5", "H10", "E1"}  # whatever the code computes
+OF_A_PRODUCT = {"P1", "P2", "P3", "P4", "C3", "M3", "M20"}  # these need to know what q, k and v are
 
 
 def withdraw(case: Case, target: Any, examined: Look) -> None:
@@ -32,7 +32,7 @@ def withdraw(case: Case, target: Any, examined: Look) -> None:
             names=_names(case.founds),
         )
         case.founds.clear()
-    elif case.match is None and not identified and (left := [f for f in case.founds if f.id not in SELF_EVIDENT]):
+    elif case.match is None and not identified and (left := [f for f in case.founds if f.id in OF_A_PRODUCT]):
         case.miss(
             "product",
             _("{names}: the product of q and k was not identified in this run, so it is not claimed"),
