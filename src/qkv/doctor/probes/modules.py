@@ -72,8 +72,8 @@ def training(case: Case) -> None:
         return skip(case, "training", _("no module"))
     for flag in eval_flags(parameters_of(subject.function)):
         owner.eval()
-        outputs = [subject(case.inputs, {flag: True}, quiet=False, seed=seed).output for seed in (0, 1)]
-        if not np.array_equal(*outputs, equal_nan=True):
+        one, other = (subject(case.inputs, {flag: True}, quiet=False, seed=seed).output for seed in (0, 1))
+        if not np.array_equal(one, other, equal_nan=True):
             case.miss(
                 "dropout",
                 _("{flag}=True, the default: with it, dropout acts after eval() too; pass {flag}=self.training"),
