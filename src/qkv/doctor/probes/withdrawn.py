@@ -71,7 +71,7 @@ def _option_without(case: Case, target: Any, examined: Look) -> tuple[str, str] 
     """The default of a constructor's flag and its other value, if with that the numbers are attention's and nothing is found."""
     if not inspect.isclass(target) or case.asked.args is not None:
         return None
-    flags = [p for p in parameters_of(target) if isinstance(p.default, bool)]
+    flags = [p for p in parameters_of(target) if p.default is False]  # what is switched off hides its own mistakes
     for flag in flags[:MOST_OPTIONS]:
         with contextlib.suppress(CannotRun, UserError):
             subject = find_subject(
