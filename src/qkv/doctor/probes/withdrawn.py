@@ -79,11 +79,11 @@ def _option_without(case: Case, target: Any, examined: Look) -> tuple[str, str] 
                 name=case.subject.name,
                 space=case.space,
                 sizes=case.subject.sizes,
-                args={flag.name: not flag.default},
+                args={flag.name: True},
                 call=None,
             )
             subject.budget = case.subject.budget
             other = examined(case.other(subject, case.asked))
             if other.match is not None and not other.founds:
-                return f"{flag.name}={flag.default}", f"{flag.name}={not flag.default}"
+                return f"{flag.name}=False", f"{flag.name}=True"
     return None

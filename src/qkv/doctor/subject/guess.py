@@ -107,7 +107,7 @@ MEANINGS = [
 ]  # fmt: skip
 
 ROLES = [
-    ("start", r"(past|prefix|cached?|kv)_?(len(gth)?|size|seen|tokens)s?"),
+    ("start", r"(past|cached?)_?(key_values?_)?len(gth)?"),
     ("cache", r".*(cache|past|incremental|kv_?state).*"),
     ("other", r".*head_mask|.*(dropout|loss|token_type)_?(mask|ids)"),
     ("segment", r".*(segment|token_?type|type_?ids|seg_ids|segs).*"),
