@@ -10,7 +10,7 @@ import pytest
 from qkv.doctor import check
 from qkv.doctor.mistakes import CATALOGUE
 from qkv.doctor.mistakes.states import StateMistake
-from qkv.doctor.numbers.states import Mixing, close, recovered, table
+from qkv.doctor.numbers.states import StateMixing, close, recovered, table
 from qkv.doctor.source.file import parse, read
 from qkv.i18n import LANGUAGES
 
@@ -100,7 +100,7 @@ def drawn(rule, seed=0):
     random = np.random.default_rng(seed)
     q, k, v = (random.standard_normal((2, 3, 6, width)) * 0.6 for width in (5, 5, 6))
     gamma, beta = random.uniform(0.5, 0.95, (2, 2, 3, 6))
-    return Mixing(q, k, v, np.asarray(gamma), np.asarray(beta), rule)
+    return StateMixing(q, k, v, np.asarray(gamma), np.asarray(beta), rule)
 
 
 @pytest.mark.parametrize("rule", ["add", "delta"])
@@ -116,7 +116,7 @@ def test_no_mistake_is_the_right_layer(rule, steady):
     """Nor would any be named where nothing is wrong."""
     given = drawn(rule)
     gamma = np.full_like(given.gamma, 0.8) if steady else given.gamma
-    given = Mixing(given.q, given.k, given.v, gamma, given.beta, rule, chunk=2)
+    given = StateMixing(given.q, given.k, given.v, gamma, given.beta, rule, chunk=2)
     right, seen = table(given), 0
     for mistake in CATALOGUE.values():
         for made, _said in mistake.tables(given) if issubclass(mistake, StateMistake) else ():

@@ -16,11 +16,11 @@ from .case import Case
 from .mistakes import CATALOGUE
 from .mistakes.mistake import PRODUCTS, At, Op
 from .numbers.match import Matcher
-from .numbers.oracle import Form
+from .numbers.oracle import AttentionForm
 from .numbers.watching import contexts_of
 from .subject.errors import UserError
 
-Repair = Callable[[Op, At, Form], Iterator[Any]]
+Repair = Callable[[Op, At, AttentionForm], Iterator[Any]]
 MOST = 60  # expressions that are tried
 
 
@@ -81,7 +81,7 @@ def line_of(case: Case, id_: str, file: str) -> int | None:
     return None
 
 
-def _ways(repair: Repair, op: Op, at: At, form: Form) -> int:
+def _ways(repair: Repair, op: Op, at: At, form: AttentionForm) -> int:
     try:
         return len(list(repair(op, at, form)))
     except (RuntimeError, ValueError, IndexError, AttributeError, TypeError):
@@ -89,7 +89,7 @@ def _ways(repair: Repair, op: Op, at: At, form: Form) -> int:
 
 
 def _one(
-    repair: Repair, at: At, form: Form, keys: set[tuple[str, tuple[int, int]]], way: int
+    repair: Repair, at: At, form: AttentionForm, keys: set[tuple[str, tuple[int, int]]], way: int
 ) -> Callable[[Op], Tensor | None]:
     def change(op: Op) -> Tensor | None:
         return next(itertools.islice(repair(op, at, form), way, None), None) if op.key in keys else None
@@ -97,7 +97,9 @@ def _one(
     return change
 
 
-def _without(id_: str, form: Form, ids: tuple[str, ...], base: Form, at: At) -> Iterator[Form]:
+def _without(
+    id_: str, form: AttentionForm, ids: tuple[str, ...], base: AttentionForm, at: At
+) -> Iterator[AttentionForm]:
     """What the numbers should be once this mistake is mended: right, or with the other one still in it."""
     if id_ == "S6":
         yield replace(form, divide=1.0)

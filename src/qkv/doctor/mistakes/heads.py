@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...i18n import Message, _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import (
     FUSED,
     HEAD_WIDTH,
@@ -49,7 +49,7 @@ class SplitWithoutTranspose(Mistake):
     explains = 0
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1 and form.split in ("hd", "dh"):
             yield changed(form, split="view", merge="view"), {}
             yield changed(form, split="view", merge="hd"), {}
@@ -57,7 +57,7 @@ class SplitWithoutTranspose(Mistake):
             yield changed(form, split="view, keys turned", merge="view"), {}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if op.name in RESHAPES and op.args[0].dim() == 3 and op.result.dim() in (3, 4):
             batch, length, _width = op.args[0].shape
             yield op.args[0].reshape(batch, length, -1, op.result.shape[-1]).transpose(1, 2).reshape(op.result.shape)
@@ -111,13 +111,13 @@ class MergedWithoutTranspose(Mistake):
     explains = 1
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1 and form.merge in ("hd", "dh") and form.split != "view":
             yield changed(form, merge="view"), {}
             yield changed(form, merge="view, tokens first"), {}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if op.name in RESHAPES and op.args[0].dim() == 4:
             yield op.args[0].transpose(1, 2).reshape(op.result.shape)
 
@@ -168,7 +168,7 @@ class BatchAndHeadsMixed(Mistake):
     explains = 2
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1 and form.split in ("hd", "dh"):
             yield changed(form, split="across"), {}
             yield changed(form, merge="across"), {}
@@ -212,7 +212,7 @@ class NeverSplit(Mistake):
     explains = 3
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1 and form.scale is None and form.kv_heads in (0, form.heads):
             yield changed(form, heads=1, kv_heads=0), {}
             yield changed(form, heads=1, kv_heads=0, scale=at.head**-0.5), {}
@@ -308,12 +308,12 @@ class TiledGroups(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.kv_heads not in (0, 1, form.heads):
             yield changed(form, groups="tile"), {}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         shared = op.args[0][0] if isinstance(op.args[0], (tuple, list)) else op.args[0]
         if op.name in ("repeat", "tile", "cat", "concat") and shared.dim() == op.result.dim():
             axis = next(
@@ -415,7 +415,7 @@ class AveragedHeads(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1:
             yield changed(form, merge="mean"), {"how": Message("mean")}
             yield changed(form, merge="sum"), {"how": Message("sum")}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...i18n import _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import FUSED, MASKY, argument, called, first_of, masky, names, number, path
 from ..source.readings import LOWEST, Fill, fill_of, fills, mask_uses, masked, weights_site
 from ..source.trees import Code
@@ -41,7 +41,7 @@ class Inverted(Mistake):
     explains = 10
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield from masked_wrongly(form, "inverted")
 
     @staticmethod
@@ -89,7 +89,7 @@ class ThrownAway(Mistake):
     explains = 17
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield from masked_wrongly(form, "ignored")
 
     @staticmethod
@@ -188,7 +188,7 @@ class OnlyOneMask(Mistake):
     explains = 14
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if len(form.pieces) == 2:
             yield changed(form, pieces=form.pieces[:1]), {"kept": 0}
             yield changed(form, pieces=form.pieces[1:]), {"kept": 1}
@@ -295,7 +295,7 @@ class Added(Mistake):
     explains = 16
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield from masked_wrongly(form, "added")
 
     @staticmethod
@@ -328,7 +328,7 @@ class ZeroFill(Mistake):
     explains = 15
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield from masked_wrongly(form, "multiplied")
         yield from masked_wrongly(form, "zero")
         yield from masked_wrongly(form, "zero inverted")

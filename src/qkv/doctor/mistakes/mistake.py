@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.trees import Code
 
-Wrong = Iterator[tuple[Form, dict[str, Any]]]  # forms with the mistake in them, and numbers for the evidence
+Wrong = Iterator[tuple[AttentionForm, dict[str, Any]]]  # forms with the mistake in them, and numbers for the evidence
 Places = Iterator[tuple[int, Any, str]]  # (rank, tree or line, patch): 0 is how it is written, 2 is about here
 
 
@@ -60,12 +60,12 @@ class Mistake:
     explains: ClassVar[int] = 99  # of several that give the same numbers, the smallest is named
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         """Right attention in, attention with this mistake out; nothing where it can't be made there."""
         return iter(())
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         """What an operation that ran should have given instead, in each way it may have been the guilty one."""
         return iter(())
 
@@ -75,7 +75,7 @@ class Mistake:
         return iter(())
 
 
-def rescaled(op: Op, at: At, form: Form) -> Iterator[Any]:
+def rescaled(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
     """Scores, or what they are made of, as large as they should be: where a number is multiplied in, else at the product."""
     used = at.head**-0.5 if form.scale is None else form.scale
     number = any(np.ndim(one) == 0 for one in op.args if not isinstance(one, (tuple, list, str)))
@@ -87,7 +87,7 @@ SCALINGS = {"mul", "multiply", "div", "divide", "true_divide", "truediv", "rmul"
 PRODUCTS = {"matmul", "rmatmul", "bmm", "einsum", "baddbmm"}
 
 
-def masked_wrongly(form: Form, how: str) -> Wrong:
+def masked_wrongly(form: AttentionForm, how: str) -> Wrong:
     """One mask after the other gets into the scores in another way."""
     for place, piece in enumerate(form.pieces):
         if piece.how == "fill" and not (piece.inner and how in ("ignored", "inverted")):

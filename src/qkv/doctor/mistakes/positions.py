@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...i18n import Message, _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import argument, called, first_of, last, names, number, path, same
 from ..source.trees import Code
 from .heads import reshapes
@@ -134,7 +134,7 @@ class MixedPairing(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.rotary in ("half", "pairs"):
             yield changed(form, rotary="mixed half"), {}
             yield changed(form, rotary="mixed pairs"), {}
@@ -221,7 +221,7 @@ class RotatedBeforeSplit(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.rotary in ("half", "pairs") and at.heads > 1:
             yield changed(form, rotary=f"width {form.rotary}"), {}
 
@@ -253,7 +253,7 @@ class SlopesOff(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.slopes == "right":
             for how, words in SLOPES.items():
                 yield changed(form, slopes=how), {"how": words}

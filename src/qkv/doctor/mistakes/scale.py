@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...i18n import Message, _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import FUSED, argument, called, is_library, masky, names, number, path, same
 from ..source.readings import (
     feeds_softmax,
@@ -45,14 +45,14 @@ class ScaledUp(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.scale is None:
             yield changed(form, scale=at.head**0.5), {"used": f"√{at.head}", "value": at.head**0.5}
             if at.width != at.head:
                 yield changed(form, scale=at.width**0.5), {"used": f"√{at.width}", "value": at.width**0.5}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -99,12 +99,12 @@ class Unscaled(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.scale is None:
             yield changed(form, scale=1.0), {"used": "1", "value": 1.0}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -166,12 +166,12 @@ class ByModelWidth(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.width != at.head and form.scale is None:
             yield changed(form, scale=at.width**-0.5), {"used": f"1/√{at.width}", "value": at.width**-0.5}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -201,7 +201,7 @@ class ByAnotherSize(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.scale is not None:
             return
         named = {
@@ -224,7 +224,7 @@ class ByAnotherSize(Mistake):
             )
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         return rescaled(op, at, form)
 
     @staticmethod
@@ -251,13 +251,13 @@ class ScaledAfter(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if form.scale is None and form.divide == 1:
             for size in dict.fromkeys([at.head, at.width]):
                 yield changed(form, scale=1.0, divide=size**0.5), {"used": f"√{size}", "value": size**0.5}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if op.name in SCALINGS:
             yield op.result * form.divide
 

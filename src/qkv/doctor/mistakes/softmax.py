@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...i18n import Message, _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import argument, called, is_library, masky, number, path, same
 from ..source.readings import default_of, fill_of, masked, removed, weights_site
 from ..source.trees import Code
@@ -32,11 +32,11 @@ class OverQueries(Mistake):
     explains = 4
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield changed(form, softmax="queries"), {}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
@@ -63,13 +63,13 @@ class OverBatch(Mistake):
     explains = 5
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield changed(form, softmax="batch"), {"axis": Message("the batch")}
         if at.heads > 1:
             yield changed(form, softmax="batch and heads"), {"axis": Message("batch and heads together")}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
@@ -94,13 +94,13 @@ class OverHeads(Mistake):
     explains = 6
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads > 1:
             yield changed(form, softmax="heads"), {"axis": Message("the number of heads")}
             yield changed(form, softmax="heads and keys"), {"axis": Message("heads and keys together")}
 
     @staticmethod
-    def repair(op: Op, at: At, form: Form) -> Iterator[Any]:
+    def repair(op: Op, at: At, form: AttentionForm) -> Iterator[Any]:
         if "softmax" in op.name and hasattr(op.args[0], "softmax"):
             yield from (op.args[0].softmax(axis) for axis in range(-1, -1 - op.result.dim(), -1))
 
@@ -175,7 +175,7 @@ class NoSoftmax(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield changed(form, softmax="nothing"), {}
 
     @staticmethod
@@ -233,7 +233,7 @@ class MaskedAfter(Mistake):
     explains = 11
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         yield from masked_wrongly(form, "after")
 
     @staticmethod

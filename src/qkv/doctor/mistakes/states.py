@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...i18n import Message, _
-from ..numbers.states import Array, Mixing, each, faded, held, stepped, table, told, written
+from ..numbers.states import Array, StateMixing, each, faded, held, stepped, table, told, written
 from ..source.nodes import argument, called, names, number, path
 from ..source.trees import Code
 from .mistake import Mistake, Places
@@ -21,7 +21,7 @@ class StateMistake(Mistake):
     """One that a layer with a state can have."""
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         """The right layer in, its table with this mistake out; nothing where it can't be made there."""
         return iter(())
 
@@ -53,7 +53,7 @@ class DecayAxis(StateMistake):
     }
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         if m.rule != "add" or m.shares:
             return
         right, n = table(m), m.q.shape[2]
@@ -137,7 +137,7 @@ class StateKept(StateMistake):
     }
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         b, h = m.q.shape[:2]
         for how, size, order in (("texts", b, (1, 0, 2)), ("heads", h, (0, 1, 2)), ("texts", b * h, (0, 1, 2))):
             if size > 1 and not (size == b * h and min(b, h) == 1 and how == "texts" and order == (0, 1, 2)):
@@ -190,7 +190,7 @@ class ChunkBorder(StateMistake):
     }
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         if not m.chunk or m.chunk >= m.q.shape[2] or m.rule != "add" or not m.steady or m.shares:
             return
         right = table(m)
@@ -264,7 +264,7 @@ class DecayTime(StateMistake):
     }
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         if m.shares or np.abs(m.gamma - 1).max() < 1e-6:
             return
         right, n = table(m), m.q.shape[2]
@@ -367,7 +367,7 @@ class DeltaShare(StateMistake):
     }
 
     @staticmethod
-    def tables(m: Mixing) -> Tables:
+    def tables(m: StateMixing) -> Tables:
         if m.rule != "delta":
             return
         right = table(m)
@@ -418,7 +418,7 @@ REMOVED = _("all that the key held is taken out, but only the share β of the va
 WRITTEN = _("the whole value is written, but only the share β of what the key held is taken out")
 
 
-def _one_after_another(m: Mixing, size: int, order: tuple[int, int, int]) -> Array:
+def _one_after_another(m: StateMixing, size: int, order: tuple[int, int, int]) -> Array:
     """The output where the state is carried from one text (or head) to the next; order (1, 0, 2) puts heads outside."""
     b, h, n, _d = m.q.shape
 
@@ -426,13 +426,13 @@ def _one_after_another(m: Mixing, size: int, order: tuple[int, int, int]) -> Arr
         x = x.transpose(*order, *range(3, x.ndim))
         return x.reshape(1, b * h // size, size * n, *x.shape[3:])
 
-    whole = Mixing(joined(m.q), joined(m.k), joined(m.v), joined(m.gamma), joined(m.beta), m.rule)
+    whole = StateMixing(joined(m.q), joined(m.k), joined(m.v), joined(m.gamma), joined(m.beta), m.rule)
     output = table(whole) @ whole.v
     outer = (b, h) if order == (0, 1, 2) else (h, b)
     return output.reshape(*outer, n, -1).transpose(*np.argsort(order), 3)
 
 
-def _chunked(m: Mixing, read: str, write: str, keep: str) -> Array:
+def _chunked(m: StateMixing, read: str, write: str, keep: str) -> Array:
     """A in chunks, with another number of decays where chunks meet."""
     n, g = m.q.shape[2], m.gamma[..., :1, None]
     values = np.eye(n)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...i18n import _
-from ..numbers.oracle import Form, changed
+from ..numbers.oracle import AttentionForm, changed
 from ..source.nodes import FUSED, LENGTH, MOVES, argument, called, is_library, last, masky, names, number, path
 from ..source.readings import LOWEST, fills, mask_uses, tiled, triangles
 from ..source.trees import Code
@@ -40,7 +40,7 @@ class OnQueryRows(Mistake):
     explains = 12
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         for place, piece in enumerate(form.pieces):
             keep = piece.keep
             if (
@@ -93,7 +93,7 @@ class WrongTriangle(Mistake):
     }
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         right = triangle(at.n, at.m, "causal")
         for place, piece in enumerate(form.pieces):
             if piece.how == "fill" and piece.keep.shape[:2] == (1, 1) and np.array_equal(piece.keep[0, 0], right):
@@ -207,7 +207,7 @@ class TiledMask(Mistake):
     explains = 13
 
     @staticmethod
-    def forms(form: Form, at: At) -> Wrong:
+    def forms(form: AttentionForm, at: At) -> Wrong:
         if at.heads == 1:
             return
         for place, piece in enumerate(form.pieces):

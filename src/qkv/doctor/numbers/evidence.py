@@ -5,7 +5,7 @@ code computed. The parent computes attention anew in NumPy. A report alone prove
 the user's code.
 
 >>> x = np.arange(24.0).reshape(1, 3, 8) / 24
->>> evidence = Evidence(x, x, x, Form(heads=2), attention(x, x, x, Form(heads=2)), "float64")
+>>> evidence = Evidence(x, x, x, AttentionForm(heads=2), attention(x, x, x, AttentionForm(heads=2)), "float64")
 >>> is_confirmed(evidence.to_dict()), is_confirmed({**evidence.to_dict(), "context": pack(x)}), is_confirmed(None)
 (True, False, False)
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .oracle import TOLERANCE, Array, Form, Piece, attention, relative_error
+from .oracle import TOLERANCE, Array, AttentionForm, Piece, attention, relative_error
 
 LARGEST = 8 << 20  # bytes of all arrays together
 SCORES = 1 << 24  # of all heads, which the parent computes
@@ -46,7 +46,7 @@ class Evidence:
     q: Array
     k: Array
     v: Array
-    form: Form
+    form: AttentionForm
     context: Array  # computed by the user's code
     dtype: str  # in which it computed
 
@@ -55,7 +55,7 @@ class Evidence:
         arrays = [self.q, self.k, self.v, self.context, *(piece.keep for piece in self.form.pieces)]
         if sum(array.nbytes for array in arrays) > LARGEST:
             return None
-        form = {field.name: getattr(self.form, field.name) for field in fields(Form) if field.name != "pieces"}
+        form = {field.name: getattr(self.form, field.name) for field in fields(AttentionForm) if field.name != "pieces"}
         pieces = [pack(piece.keep) for piece in self.form.pieces if piece.how != "ignored"]
         named = {"q": self.q, "k": self.k, "v": self.v, "context": self.context}
         return {name: pack(array) for name, array in named.items()} | {
@@ -95,12 +95,12 @@ def _unpack(sent: dict[str, Any]) -> Array:
     return array.reshape(shape)
 
 
-def _form(sent: dict[str, Any], pieces: list[Any]) -> Form:
+def _form(sent: dict[str, Any], pieces: list[Any]) -> AttentionForm:
     """A form whose every choice is right, or Invalid."""
     for name, choices in RIGHT.items():
         if sent[name] not in choices:
             raise Invalid(f"{name} is {sent[name]}")
-    form = replace(Form(), **sent, pieces=tuple(Piece(_unpack(keep)) for keep in pieces[:4]))
+    form = replace(AttentionForm(), **sent, pieces=tuple(Piece(_unpack(keep)) for keep in pieces[:4]))
     numbers = [form.heads, form.kv_heads, form.turned, form.base, 1.0 if form.scale is None else form.scale]
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers) or form.heads < 1:
         raise Invalid(f"form {form}")

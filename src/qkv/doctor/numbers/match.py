@@ -14,7 +14,7 @@ from ..mistakes import CATALOGUE
 from ..mistakes.mistake import At
 from ..subject.subject import Subject
 from .guesses import Guess, head_counts
-from .oracle import TOLERANCE, Form, Looks, Piece, attention, largest, relative_error
+from .oracle import TOLERANCE, AttentionForm, Looks, Piece, attention, largest, relative_error
 from .variants import Variant, mixed, pairs, singles
 from .watching import Watched
 
@@ -27,7 +27,7 @@ class Match:
 
     variant: Variant
     guess: Guess
-    base: Form
+    base: AttentionForm
     error: float
     at: At
     context: int = 0
@@ -38,7 +38,9 @@ class Match:
         return not self.variant.ids
 
 
-def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece, ...]) -> Iterator[tuple[Form, At]]:
+def bases(
+    subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece, ...]
+) -> Iterator[tuple[AttentionForm, At]]:
     """Right forms that this guess may have."""
     b, n = guess.q.shape[0], guess.q.shape[-2]
     m = guess.k.shape[-2]
@@ -48,7 +50,7 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
         h, d = guess.q.shape[1], guess.q.shape[-1]
         at = At(b, n, m, h * d, h, d, h, extra=extra)
         for merge in ("given", "hd"):
-            form = Form(heads=h, kv_heads=guess.k.shape[1], split="given", merge=merge, pieces=pieces)
+            form = AttentionForm(heads=h, kv_heads=guess.k.shape[1], split="given", merge=merge, pieces=pieces)
             yield form, at
             if n == m and guess.label == "inputs":
                 yield from ((placed, at) for placed in _placed(form, d))
@@ -64,7 +66,7 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
         at = At(
             b, n, m, model if model != d else total, h, d, kv_total // d, subject.chosen.get("heads", 0) or 0, extra
         )
-        form = Form(heads=h, kv_heads=kv_total // d, pieces=pieces)
+        form = AttentionForm(heads=h, kv_heads=kv_total // d, pieces=pieces)
         yield form, at
         if h > 1:
             for split, merge in (("dh", "dh"), ("dh", "hd"), ("hd", "dh")):
@@ -73,7 +75,7 @@ def bases(subject: Subject, guess: Guess, watched: Watched, pieces: tuple[Piece,
         yield from ((placed, at) for placed in _placed(form, d, watched.turned))
 
 
-def _placed(form: Form, d: int, turns: bool = True) -> Iterator[Form]:
+def _placed(form: AttentionForm, d: int, turns: bool = True) -> Iterator[AttentionForm]:
     """The form with positions in it: rotary in either pairing, on whole heads or on the first channels; slopes."""
     if form.heads > 1:
         yield replace(form, slopes="right")
@@ -97,7 +99,7 @@ class Matcher:
         ] = {}  # by guess, which is held so that its number stays its own
         self.sizes = [largest(context) for context in self.contexts]
 
-    def mine(self, guess: Guess, form: Form) -> Array | None:
+    def mine(self, guess: Guess, form: AttentionForm) -> Array | None:
         """The context as this form has it; None where it doesn't go together."""
         known = self.known.setdefault(id(guess), (guess, {}))[1]
         try:
@@ -106,7 +108,7 @@ class Matcher:
         except (ValueError, IndexError):
             return None
 
-    def fits(self, guess: Guess, form: Form) -> tuple[float, int] | None:
+    def fits(self, guess: Guess, form: AttentionForm) -> tuple[float, int] | None:
         """Error and context of a form that gives the user's numbers; most are told to be others by their last one."""
         mine = self.mine(guess, form)
         if mine is None:
@@ -117,7 +119,7 @@ class Matcher:
                 return (error, place) if error < self.tolerance else None
         return None
 
-    def error(self, guess: Guess, form: Form) -> tuple[float, int]:
+    def error(self, guess: Guess, form: AttentionForm) -> tuple[float, int]:
         """The largest difference, relative to the largest number, and with which context."""
         mine = self.mine(guess, form)
         return (np.inf, 0) if mine is None else self._nearest(mine)
@@ -149,7 +151,7 @@ class Matcher:
         plain = [(g, f, at) for g, f, at in trials if (f.split == "hd" and f.merge == "hd") or f.split == "given"]
         likely = [id(g) for g in options[:2]]
 
-        def order(trial: tuple[Guess, Form, At]) -> int:
+        def order(trial: tuple[Guess, AttentionForm, At]) -> int:
             """Plain forms first; with positions or an activation in them, those of the likeliest guesses."""
             guess, form, _ = trial
             return bool(form.rotary or form.slopes or form.activation) * (1 if id(guess) in likely else 2)
@@ -168,7 +170,7 @@ class Matcher:
                 return min(hits, key=lambda m: _severity(m))
         return None
 
-    def _search(self, trials: list[tuple[Guess, Form, At]], wrong: Any) -> list[Match]:
+    def _search(self, trials: list[tuple[Guess, AttentionForm, At]], wrong: Any) -> list[Match]:
         for guess, form, at in trials:
             hits = []
             for variant in wrong(form, at):
@@ -178,7 +180,7 @@ class Matcher:
                 return hits
         return []
 
-    def scale(self, guess: Guess, form: Form) -> tuple[float, float] | None:
+    def scale(self, guess: Guess, form: AttentionForm) -> tuple[float, float] | None:
         """The number that the scores are multiplied by, where everything else is right: found by searching."""
         steps = np.geomspace(1e-3, 30, 60)
         errors = [self.error(guess, replace(form, scale=float(s)))[0] for s in steps]

@@ -4,7 +4,8 @@ The right choices are the defaults; `bugs.py` names the wrong ones. Legend: B ba
 N queries, M keys, D head width.
 
 >>> x = np.arange(24.0).reshape(1, 3, 8) / 24
->>> bool(np.allclose(attention(x, x, x, Form(heads=2)).sum(), attention(x, x, x, Form(heads=2, merge="view")).sum()))
+>>> joined, viewed = (attention(x, x, x, AttentionForm(heads=2, merge=merge)) for merge in ("hd", "view"))
+>>> bool(np.allclose(joined.sum(), viewed.sum()))
 True
 """
 
@@ -29,7 +30,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Form:
+class AttentionForm:
     """How attention is computed from projected queries, keys and values."""
 
     heads: int = 1
@@ -52,7 +53,7 @@ class Form:
 Looks = tuple[Array, Array, float]  # q·kᵀ (B, H, N, M), values (B, H, M, D), 1/√D
 
 
-def attention(q: Array, k: Array, v: Array, form: Form, known: dict[Any, Looks] | None = None) -> Array:
+def attention(q: Array, k: Array, v: Array, form: AttentionForm, known: dict[Any, Looks] | None = None) -> Array:
     """The context (B, N, H·D) before the output projection; q (B, N, H·D), k and v (B, M, G·D).
 
     `known` keeps what forms of the same q, k and v have in common, where thousands are tried.
@@ -76,7 +77,7 @@ def attention(q: Array, k: Array, v: Array, form: Form, known: dict[Any, Looks] 
     return _merge(weights @ v, form.merge)
 
 
-def _looks(q: Array, k: Array, v: Array, form: Form) -> Looks:
+def _looks(q: Array, k: Array, v: Array, form: AttentionForm) -> Looks:
     """What comes before scale and mask: heads cut, turned by their positions, shared, multiplied."""
     heads, shared = form.heads, form.kv_heads or form.heads
     if form.activation == "relu":
@@ -239,7 +240,7 @@ def _alibi(scores: Array, how: str) -> Array:
     return slopes[:, None, None] * (-np.abs(distance) if how != "grows" else np.abs(distance))
 
 
-def changed(form: Form, **choices: Any) -> Form:
+def changed(form: AttentionForm, **choices: Any) -> AttentionForm:
     """The form with other choices; "masking" sets how every mask gets in."""
     how = choices.pop("masking", None)
     if how is not None:

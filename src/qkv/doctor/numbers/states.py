@@ -19,7 +19,7 @@ Step = Callable[[Array, int], tuple[Array, Array]]  # (state, token) → (the st
 
 
 @dataclass(frozen=True)
-class Mixing:
+class StateMixing:
     """What a layer mixes, and how: one decay and one share for each token."""
 
     q: Array  # (B, H, N, D)
@@ -38,7 +38,7 @@ class Mixing:
         return bool(np.ptp(self.gamma, -1).max() < 1e-9)
 
 
-def table(m: Mixing) -> Array:
+def table(m: StateMixing) -> Array:
     """A (B, H, N, N) as it should be, by the mixers' reference."""
     decay = np.log(m.gamma)
     if m.rule == "delta":
@@ -50,17 +50,17 @@ def table(m: Mixing) -> Array:
     return weights
 
 
-def scores(m: Mixing) -> Array:
+def scores(m: StateMixing) -> Array:
     """What a query is to every key, (B, H, N, N)."""
     return np.asarray(m.q @ m.k.swapaxes(-1, -2))
 
 
-def faded(m: Mixing, left: Array) -> Array:
+def faded(m: StateMixing, left: Array) -> Array:
     """A with other decays than the right ones: left (…, N, N) says how much is left of what j wrote when i reads it."""
     return np.asarray(left * scores(m) * m.beta[..., None, :])
 
 
-def stepped(m: Mixing, step: Step) -> Array:
+def stepped(m: StateMixing, step: Step) -> Array:
     """A of a recurrence, token by token: what each token would read if the values were the tokens themselves."""
     b, h, n, d = m.q.shape
     state, rows = np.zeros((b, h, d, n)), []
@@ -70,12 +70,12 @@ def stepped(m: Mixing, step: Step) -> Array:
     return np.stack(rows, 2)
 
 
-def written(m: Mixing, t: int) -> Array:
+def written(m: StateMixing, t: int) -> Array:
     """k vᵀ of a token, where the values are the tokens themselves, (B, H, D, N)."""
     return m.k[..., t, :, None] * np.eye(m.q.shape[2])[t]
 
 
-def held(m: Mixing, state: Array, t: int) -> Array:
+def held(m: StateMixing, state: Array, t: int) -> Array:
     """k (Sᵀk)ᵀ: what the token's key holds in that state, where it stands."""
     return np.asarray(m.k[..., t, :, None] * np.einsum("bhdp,bhd->bhp", state, m.k[..., t, :])[..., None, :])
 
@@ -114,7 +114,7 @@ def _met(q: Array, k: Array) -> Iterator[tuple[str, Array, Array]]:
             yield name, q, change(k)
 
 
-def featured(m: Mixing) -> Iterator[Mixing]:
+def featured(m: StateMixing) -> Iterator[StateMixing]:
     """The same with q and k as people change them before they meet, in the usual scales."""
     d = m.q.shape[-1]
     for name, q, k in _met(m.q, m.k):
@@ -126,7 +126,7 @@ def featured(m: Mixing) -> Iterator[Mixing]:
 # --- a layer whose decays and shares nobody told -------------------------------------------------------------------
 
 
-def recovered(q: Array, k: Array, v: Array, output: Array) -> Iterator[Mixing]:
+def recovered(q: Array, k: Array, v: Array, output: Array) -> Iterator[StateMixing]:
     """Mixers that give this output (B, H, N, P), their decays and shares read off its table; no more tokens than P."""
     n = q.shape[2]
     if n > v.shape[-1] or n < 3:
@@ -139,22 +139,22 @@ def recovered(q: Array, k: Array, v: Array, output: Array) -> Iterator[Mixing]:
     ones = np.ones(q.shape[:3])
     for rule in ("add", "delta"):
         for _name, left, right in _met(q, k):
-            if (m := _read_off(Mixing(left, right, v, ones, ones, rule), found)) is not None:
+            if (m := _read_off(StateMixing(left, right, v, ones, ones, rule), found)) is not None:
                 yield m
 
 
-def steady(q: Array, k: Array, v: Array, output: Array) -> Mixing | None:
+def steady(q: Array, k: Array, v: Array, output: Array) -> StateMixing | None:
     """The mixer with one decay per head that the first two tokens of the first text speak of; the others may differ."""
     if q.shape[2] > v.shape[-1] or (found := _table_of(v[:1], output[:1])) is None:
         return None
     ones = np.ones(q.shape[:3])
-    meets = scores(Mixing(q, k, v, ones, ones))
+    meets = scores(StateMixing(q, k, v, ones, ones))
     with np.errstate(all="ignore"):
         left = found[0] / meets[0]  # (H, N, N)
         gamma, beta = left[:, 1, 0] / left[:, 0, 0], left[:, 0, 0]
     if not (np.isfinite(gamma).all() and (gamma > 0).all() and (gamma < 1 + 1e-9).all()):
         return None
-    return Mixing(q, k, v, gamma[:, None] * ones, beta[:, None] * ones)
+    return StateMixing(q, k, v, gamma[:, None] * ones, beta[:, None] * ones)
 
 
 def _table_of(v: Array, output: Array) -> Array | None:
@@ -165,7 +165,7 @@ def _table_of(v: Array, output: Array) -> Array | None:
     return np.asarray(found) if np.abs(found).max() > 0 and close(found @ v, output, 1e-7) else None
 
 
-def _read_off(m: Mixing, found: Array) -> Mixing | None:
+def _read_off(m: StateMixing, found: Array) -> StateMixing | None:
     """The mixer of this kind with that table, if there is one."""
     meets, keys = scores(m), m.k @ m.k.swapaxes(-1, -2)
     with np.errstate(all="ignore"):

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..mistakes import CATALOGUE
 from ..mistakes.mistake import At, triangle
-from .oracle import Form, Piece
+from .oracle import AttentionForm, Piece
 
 
 @dataclass(frozen=True)
 class Variant:
     """A form with mistakes in it, none where it is right."""
 
-    form: Form
+    form: AttentionForm
     told: dict[str, dict[str, Any]] = field(default_factory=dict)  # mistake → numbers for its evidence
 
     @property
@@ -30,20 +30,20 @@ def causal(n: int, m: int) -> Piece:
     return Piece(triangle(n, m, "causal")[None, None], inner=True)
 
 
-def singles(form: Form, at: At) -> Iterator[Variant]:
+def singles(form: AttentionForm, at: At) -> Iterator[Variant]:
     """Every form with one mistake."""
     for mistake in CATALOGUE.values():
         for wrong, told in mistake.forms(form, at):
             yield Variant(wrong, {mistake.id: told})
 
 
-def mixed(form: Form, at: At) -> Iterator[Variant]:
+def mixed(form: AttentionForm, at: At) -> Iterator[Variant]:
     """The forms whose rotary pairs are mixed: of heads that are turned in part no other is looked for."""
     for wrong, told in CATALOGUE["R4"].forms(form, at):
         yield Variant(wrong, {"R4": told})
 
 
-def pairs(form: Form, at: At) -> Iterator[Variant]:
+def pairs(form: AttentionForm, at: At) -> Iterator[Variant]:
     """Every form with two."""
     order = list(CATALOGUE)
     for first in singles(form, at):

@@ -14,7 +14,7 @@ from ..case import Case
 from ..mistakes.mistake import At
 from ..numbers.guesses import guesses, head_counts, laid, miscut
 from ..numbers.match import Match, Matcher, bases
-from ..numbers.oracle import Form, Piece
+from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.variants import Variant, causal
 from ..numbers.watching import mixed_of, watch
 from ..subject.errors import UserError
@@ -166,7 +166,7 @@ def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
     for guess in laid(watched.projected) if watched is not None and watched.projected else ():
         for some, h in itertools.product(pieces, heads):
             d = guess.q.shape[-1] // h
-            form = Form(heads=h, pieces=some)
+            form = AttentionForm(heads=h, pieces=some)
             error, place = matcher.error(guess, form)
             if error < matcher.tolerance:
                 at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, h, d, h)
@@ -180,7 +180,7 @@ def _miscut(case: Case, matcher: Matcher, pieces: Any) -> None:
     d = width // (heads[0] + 2 * kv)
     for guess in miscut(watched.projected[0], heads, kv, d):
         for some in pieces:
-            form = Form(heads=heads[0], kv_heads=kv, pieces=some)
+            form = AttentionForm(heads=heads[0], kv_heads=kv, pieces=some)
             error, place = matcher.error(guess, form)
             if error < matcher.tolerance:
                 at = At(len(guess.q), guess.q.shape[-2], guess.k.shape[-2], subject.width, heads[0], d, kv)

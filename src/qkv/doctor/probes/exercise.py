@@ -77,7 +77,7 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
         case.miss("lines", _("{n} more blocks, which no call reached"), n=len(left) - MOST_TOLD)
 
 
-def _masks_of_other_shapes(case: Case, blocks: list[coverage.Block]) -> None:
+def _masks_of_other_shapes(case: Case, blocks: list[coverage.CodeBlock]) -> None:
     """Hand a mask over with other axes, where code for them never ran (`if mask.dim() == 2`)."""
     looked = view(case, *case.lengths)
     for parameter, format_ in case.formats.items():
@@ -105,7 +105,7 @@ def _masks_of_other_shapes(case: Case, blocks: list[coverage.Block]) -> None:
             )
 
 
-def unrun(source: Source, name: str) -> list[coverage.Block]:
+def unrun(source: Source, name: str) -> list[coverage.CodeBlock]:
     """The blocks of a definition, and of what it uses in its file, that never ran."""
     from ..source.trees import open_code
 
@@ -121,7 +121,7 @@ def unrun(source: Source, name: str) -> list[coverage.Block]:
     ]
 
 
-def _flipped(case: Case, target: Any, block: coverage.Block, source: Source) -> Iterator[tuple[str, Subject]]:
+def _flipped(case: Case, target: Any, block: coverage.CodeBlock, source: Source) -> Iterator[tuple[str, Subject]]:
     """The same with a flag of the block's condition set the other way: of the call, of the constructor, of the object."""
     subject = case.subject
     for parameter in parameters_of(subject.function):

@@ -22,7 +22,7 @@ from ..mistakes import CATALOGUE
 from ..mistakes.masks import CausalLost, OnlyOneMask
 from ..mistakes.mistake import At
 from ..numbers.guesses import Guess, guesses
-from ..numbers.oracle import Form, Piece
+from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.variants import Variant, singles
 from ..numbers.watching import contexts_of, shares_of, watch
 from ..source.conventions import ranks
@@ -548,7 +548,7 @@ def _not_understood(case: Case, parameter: str) -> None:
     )
 
 
-def _of_masks(form: Form, at: At) -> Iterator[Variant]:
+def _of_masks(form: AttentionForm, at: At) -> Iterator[Variant]:
     """The forms with one mistake in what is done with a mask; the others leave the masks as they are."""
     return (
         v for v in singles(form, at) if any(a is not b for a, b in itertools.zip_longest(v.form.pieces, form.pieces))

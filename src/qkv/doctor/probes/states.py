@@ -26,7 +26,7 @@ from ...i18n import Message, _
 from ..case import Asked, Case
 from ..mistakes import CATALOGUE
 from ..mistakes.states import ADDED, ChunkBorder, StateKept, StateMistake
-from ..numbers.states import Array, Mixing, close, featured, table, told
+from ..numbers.states import Array, StateMixing, close, featured, table, told
 from ..places import Place
 from ..report import Report
 from ..source.file import Source
@@ -102,7 +102,7 @@ class Given:
 
 
 @dataclass
-class Run:
+class StateRun:
     """One way to call it that runs, and what came."""
 
     subject: Subject
@@ -119,10 +119,10 @@ class Run:
     chunk: int = 0
 
 
-Judged = tuple[Case, Run, Mixing]  # with the layer that it should be
+Judged = tuple[Case, StateRun, StateMixing]  # with the layer that it should be
 
 
-def _judged(runs: list[Run], told_: Says, asked: Asked, space: dict[str, Any]) -> Judged | None:
+def _judged(runs: list[StateRun], told_: Says, asked: Asked, space: dict[str, Any]) -> Judged | None:
     if any(run.chunk for run in runs):
         runs = [run for run in runs if run.chunk]  # one chunk for the whole text hides its border
     for run in runs:
@@ -143,7 +143,7 @@ def mistakes() -> list[type[StateMistake]]:
     return [one for one in CATALOGUE.values() if issubclass(one, StateMistake)]
 
 
-def named_mistake(wrong: type[StateMistake], m: Mixing, given: Array) -> dict[str, Any] | None:
+def named_mistake(wrong: type[StateMistake], m: StateMixing, given: Array) -> dict[str, Any] | None:
     """What to tell of the mistake if its numbers are these."""
     for made, said in wrong.tables(m):
         output = made @ m.v if wrong is not StateKept else made
@@ -171,7 +171,7 @@ def _sorted(target: Any, asked: Asked) -> tuple[dict[str, str] | None, list[insp
 
 def _runs(
     target: Any, name: str, space: dict[str, Any], roles: dict[str, str], rest: list[inspect.Parameter]
-) -> Iterator[Run]:
+) -> Iterator[StateRun]:
     """Every way to call it that runs: layouts, and which of its other arguments is what."""
     low = {p.name: p.name.lower() for p in rest}
     chunks = [p.name for p in rest if CHUNK.fullmatch(low[p.name])]
@@ -203,7 +203,7 @@ def _runs(
                 if found < RUNS and (output := _called(subject, inputs, given)) is not None:
                     known = {one: f.numbers for one, f in zip(meanings.values(), filling, strict=True)}
                     decay, share = known.get("decay"), known.get("share")
-                    yield Run(subject, inputs, q, k, v, output, decay, share, given, meanings, made, chunk)
+                    yield StateRun(subject, inputs, q, k, v, output, decay, share, given, meanings, made, chunk)
                     found += 1
 
 
@@ -335,7 +335,7 @@ def _put_back(function: Any, begin: tuple[Any, dict[str, Any]]) -> None:
         function.__globals__.update(mine)
 
 
-def _hypotheses(run: Run, plain: bool = False) -> Iterator[Mixing]:
+def _hypotheses(run: StateRun, plain: bool = False) -> Iterator[StateMixing]:
     """The layers that it may be: how its decay and its share are meant, with or without taking out."""
     ones = np.ones(run.q.shape[:3])
     g, b = run.decay, run.share
@@ -345,11 +345,11 @@ def _hypotheses(run: Run, plain: bool = False) -> Iterator[Mixing]:
         gammas.append(np.exp(g * b))  # Mamba's: a long step forgets more
     betas = [ones] if b is None else [b] if plain else [b, 1 / (1 + np.exp(-b)), ones]
     for rule, gamma, beta in itertools.product(("add", "delta"), gammas, betas):
-        m = Mixing(run.q, run.k, run.v, gamma, beta, rule, run.chunk)
+        m = StateMixing(run.q, run.k, run.v, gamma, beta, rule, run.chunk)
         yield from itertools.islice(featured(m), 6 if plain else None)
 
 
-def _right(run: Run) -> Mixing | None:
+def _right(run: StateRun) -> StateMixing | None:
     for m in _hypotheses(run):
         begins = 1.0 if m.shares else ((m.q * m.k).sum(-1) * m.beta)[:, :, 0, None]  # the first token reads only itself
         if m.causal and not close(begins * m.v[:, :, 0], run.output[:, :, 0], 1e-4):
@@ -359,14 +359,14 @@ def _right(run: Run) -> Mixing | None:
     return None
 
 
-def _case(run: Run, told_: Says, asked: Asked, space: dict[str, Any]) -> Case:
+def _case(run: StateRun, told_: Says, asked: Asked, space: dict[str, Any]) -> Case:
     called = ", ".join([*run.subject.roles, *run.arguments])
     case = Case(run.subject, told_, asked, space, kind="state", called=called)
     case.checked.append("recurrence")
     return case
 
 
-def _right_so_far(run: Run, m: Mixing, told_: Says, asked: Asked, space: dict[str, Any]) -> Judged | None:
+def _right_so_far(run: StateRun, m: StateMixing, told_: Says, asked: Asked, space: dict[str, Any]) -> Judged | None:
     """Its numbers are those of a right layer; whether of the one that is meant, and what else a state can do wrong."""
     words = f"{run.subject.name} {told_.docstring}"
     never, whole = (bool(np.abs(numbers - 1).max() < 1e-9) for numbers in (m.gamma, m.beta))
@@ -408,7 +408,7 @@ def _right_so_far(run: Run, m: Mixing, told_: Says, asked: Asked, space: dict[st
 MASKED = _("{parameter}: of a layer with a state, masks aren't looked at")
 
 
-def _calls(case: Case, run: Run) -> None:
+def _calls(case: Case, run: StateRun) -> None:
     """The same call twice, with what the first left behind."""
     function = run.subject.function.__wrapped__  # type: ignore[attr-defined]
     begin, twin = _kept(function), replace(run.subject, function=function)
@@ -428,7 +428,7 @@ def _calls(case: Case, run: Run) -> None:
         case.add("L2", "calls", change=change)
 
 
-def _chunks(case: Case, run: Run, m: Mixing) -> None:
+def _chunks(case: Case, run: StateRun, m: StateMixing) -> None:
     """Fewer tokens than fill the last chunk."""
     if not run.chunk:
         if any(CHUNK.fullmatch(p.lower()) for p in run.arguments):
@@ -448,7 +448,7 @@ def _chunks(case: Case, run: Run, m: Mixing) -> None:
         case.add("L3", "rest", n=n, chunk=run.chunk, change=change, whole=SIZES.queries)
 
 
-def _pieces(case: Case, run: Run, m: Mixing) -> Run:
+def _pieces(case: Case, run: StateRun, m: StateMixing) -> StateRun:
     """What takes one token and a state may take several: then they must see each other as they see what came before."""
     if run.made.keywords.get("piece") != 1:
         return run

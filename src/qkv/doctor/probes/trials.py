@@ -9,7 +9,7 @@ from ..case import Case
 from ..mistakes.mistake import triangle
 from ..numbers.guesses import Guess, guesses
 from ..numbers.match import Matcher
-from ..numbers.oracle import Form, Piece
+from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.watching import Watched, contexts_of, poked, watch
 from ..subject.errors import UserError
 from ..subject.formats import Format
@@ -120,7 +120,7 @@ def tensor_for(case: Case, format_: Format, keep: Array) -> Any:
     return format_.encode(keep, case.heads, subject.framework, subject.dtype, subject.layout == "nc")
 
 
-def form_of(case: Case, keep: Array, given: str = "keep", how: str = "fill") -> Form:
+def form_of(case: Case, keep: Array, given: str = "keep", how: str = "fill") -> AttentionForm:
     assert case.match is not None
     form = case.match.variant.form
     own = Piece(keep[:1, None] if case.subject.layout == "nc" else keep[:, None], how, given=given)
@@ -129,7 +129,7 @@ def form_of(case: Case, keep: Array, given: str = "keep", how: str = "fill") -> 
     return replace(form, pieces=(*inner, own))
 
 
-def error_of(case: Case, looked: View, form: Form, contexts: list[Array]) -> float:
+def error_of(case: Case, looked: View, form: AttentionForm, contexts: list[Array]) -> float:
     assert looked.watched is not None and looked.guess is not None
     return Matcher(case.subject, replace(looked.watched, contexts=contexts)).error(looked.guess, form)[0]
 

@@ -62,7 +62,7 @@ class Module(types.ModuleType):
 
     def member(self, found: Any, name: str, node: ast.ImportFrom) -> Any:
         """`name` of a module, or the module below it of that name, or a stand-in."""
-        if isinstance(found, Folder | Module | standins.Standin):
+        if isinstance(found, FolderModule | Module | standins.Standin):
             try:
                 return getattr(found, name)
             except AttributeError as error:
@@ -118,7 +118,7 @@ class Module(types.ModuleType):
         """What `import` does in the user's functions: files beside theirs are found, absent packages raise."""
         found = self.find(name, level, soft=self.soft, whole=bool(fromlist))
         for one in fromlist or ():
-            if one != "*" and isinstance(found, types.ModuleType) and not isinstance(found, Module | Folder):
+            if one != "*" and isinstance(found, types.ModuleType) and not isinstance(found, Module | FolderModule):
                 try:
                     getattr(found, one)
                 except AttributeError:
@@ -162,7 +162,7 @@ class Module(types.ModuleType):
         return found is self and importlib.util.find_spec(parts[0]) is not None
 
     def _at(self, folder: Path, parts: list[str]) -> Any:
-        found: Any = self._file(folder / "__init__.py") or Folder(folder, self) if not parts else None
+        found: Any = self._file(folder / "__init__.py") or FolderModule(folder, self) if not parts else None
         for part in parts:
             found = self._below(folder, part)
             if found is None:
@@ -175,7 +175,7 @@ class Module(types.ModuleType):
         package = folder / name
         found = self._file(package / "__init__.py") or self._file(folder / f"{name}.py")
         if found is None and package.is_dir() and (any(package.glob("*.py")) or any(package.glob("*/*.py"))):
-            return Folder(package, self)
+            return FolderModule(package, self)
         return found
 
     def _file(self, path: Path) -> "Module | None":
@@ -192,7 +192,7 @@ class Module(types.ModuleType):
         return self.known[path]
 
 
-class Folder(types.ModuleType):
+class FolderModule(types.ModuleType):
     """A folder of Python files without an __init__.py."""
 
     def __init__(self, folder: Path, owner: Module) -> None:

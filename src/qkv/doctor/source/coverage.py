@@ -62,7 +62,7 @@ def settle(ended: bool) -> None:
 
 
 @dataclass(frozen=True)
-class Block:
+class CodeBlock:
     """Statements that run together or not at all."""
 
     key: Key
@@ -85,9 +85,9 @@ def marked(node: ast.stmt) -> ast.stmt:
     return ast.fix_missing_locations(node)
 
 
-def unrun(nodes: Iterable[ast.AST], ran: set[Key]) -> list[Block]:
+def unrun(nodes: Iterable[ast.AST], ran: set[Key]) -> list[CodeBlock]:
     """The blocks that never ran and compute something, in functions that did run; of nested ones the outermost."""
-    found: list[Block] = []
+    found: list[CodeBlock] = []
     for node in nodes:
         for function in ast.walk(node):
             if isinstance(function, Function):
@@ -106,7 +106,7 @@ class _Spot:
         self.nodes: list[Any] = held[place:] if isinstance(place, int) else [getattr(held, place)]
         first, last = self.nodes[0], self.nodes[-1]
         self.key: Key = (first.lineno, first.col_offset)
-        self.block = Block(
+        self.block = CodeBlock(
             self.key,
             function,
             first.lineno,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .errors import Spent, endless
-from .guess import Answers, Sizes, asked_of, current_draw, meaning, value
+from .guess import ConfigStub, Sizes, asked_of, current_draw, meaning, value
 from .values import parameters_of, settings
 
 _seed = torch.default_generator.manual_seed  # subject.py says why
@@ -47,7 +47,7 @@ def builds(
     seen: set[str] = set()
     for overridden, arguments, chosen in _attempts(target, sizes, args, space):
         text = f"{target.__name__}({', '.join(f'{k}={_shown(v)}' for k, v in arguments.items())})"
-        kinds = [(type(v).__name__, isinstance(v, Answers) and vars(v)["_lenient"]) for v in arguments.values()]
+        kinds = [(type(v).__name__, isinstance(v, ConfigStub) and vars(v)["_lenient"]) for v in arguments.values()]
         if (key := f"{text} {overridden} {kinds}") in seen:
             continue
         seen.add(key)
@@ -113,7 +113,7 @@ def _draw_uninitialised(module: nn.Module) -> None:
 
 
 def _shown(given: Any) -> str:
-    if isinstance(given, Answers):
+    if isinstance(given, ConfigStub):
         return (
             "{" + ", ".join(f"{k}: {v}" for k, v in asked_of(given).items()) + "}"
             if asked_of(given)
@@ -201,7 +201,7 @@ def _attempts(
             yield {}, dict(zip(required_, filling, strict=True)), {}
         for one in required_:  # or one of them is a configuration, whatever it is called
             given = {p.name: _guess(target, p, sizes, space, "lenient") for p in parameters if p.name in required_}
-            yield {}, {**given, one: Answers(sizes, None, True)}, {}
+            yield {}, {**given, one: ConfigStub(sizes, None, True)}, {}
     yield {}, {}, {}
 
 
@@ -222,7 +222,7 @@ def _guess(target: type, parameter: inspect.Parameter, sizes: Sizes, space: dict
         real = _real_config(target, annotation, parameter, space)
         if mode == "real" and (own := sized(real, sizes)) is not None:
             return own
-        return Answers(sizes, real, mode == "lenient")
+        return ConfigStub(sizes, real, mode == "lenient")
     if word == "" or (word in ("width", "feedforward") and re_module(parameter.name)):
         made = _part(parameter.name, sizes, space)
         if made is not None:
@@ -388,7 +388,7 @@ def declared(owner: Any) -> dict[str, int]:
         if inner is not None and not isinstance(inner, nn.Module):
             pairs = (
                 asked_of(inner).items()
-                if isinstance(inner, Answers)
+                if isinstance(inner, ConfigStub)
                 else list(vars(inner).items())
                 if hasattr(inner, "__dict__")
                 else []

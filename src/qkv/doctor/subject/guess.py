@@ -42,7 +42,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Draw:
+class SizeDraw:
     """The sizes, and the seed of all weights and inputs, of one diagnosis."""
 
     sizes: Sizes = Sizes()
@@ -50,28 +50,28 @@ class Draw:
     lengths: tuple[int, ...] = (5, 3, 2)  # of the texts for which masks are made; all sizes differ
 
 
-FIRST = Draw()
+FIRST = SizeDraw()
 # A mistake is claimed if one of these shows it too. The second has other widths, which the mistake may need
 # to show; the last is for code that runs with no other sizes.
 AGAIN = (
-    Draw(
+    SizeDraw(
         Sizes(batch=6, queries=9, keys=11, heads=8, kv_heads=4, head=10, context=18, vocabulary=17, feedforward=50),
         1,
         (7, 5, 2),
     ),
-    Draw(Sizes(batch=7, queries=9, keys=11, heads=2, kv_heads=1, head=14), 1, (7, 5, 2)),
-    Draw(Sizes(), 1),
+    SizeDraw(Sizes(batch=7, queries=9, keys=11, heads=2, kv_heads=1, head=14), 1, (7, 5, 2)),
+    SizeDraw(Sizes(), 1),
 )
-_draw: ContextVar[Draw] = ContextVar("draw", default=FIRST)
+_draw: ContextVar[SizeDraw] = ContextVar("draw", default=FIRST)
 
 
-def current_draw() -> Draw:
+def current_draw() -> SizeDraw:
     """The sizes and the seed that are in use."""
     return _draw.get()
 
 
 @contextlib.contextmanager
-def drawing(draw: Draw) -> Iterator[None]:
+def drawing(draw: SizeDraw) -> Iterator[None]:
     """Use other sizes and another seed within the block."""
     token = _draw.set(draw)
     try:
@@ -205,7 +205,7 @@ class Weights(dict):
         return self[name]
 
 
-class Answers:
+class ConfigStub:
     """A configuration that answers by the meaning of what it is asked, whatever its fields are called."""
 
     _sizes: Sizes
@@ -266,6 +266,6 @@ class Answers:
             return default
 
 
-def asked_of(answers: Answers) -> dict[str, Any]:
+def asked_of(answers: ConfigStub) -> dict[str, Any]:
     """What a configuration was asked for, and what it answered; it has no method for that, as a name may be a field's."""
     return dict(vars(answers)["_asked"])
