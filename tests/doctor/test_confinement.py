@@ -15,7 +15,7 @@ import pytest
 
 from qkv.doctor.isolated_check import examine
 from qkv.doctor.numbers import evidence
-from qkv.doctor.numbers.oracle import Form, attention
+from qkv.doctor.numbers.oracle import AttentionForm, attention
 from qkv.sandbox import child
 from qkv.sandbox.confine import MACHINES, build_filter
 from tests.supervise import descendants
@@ -320,9 +320,9 @@ def test_numbers_that_are_not_attention_do_not_confirm_it(checked):
     """The file sends its own output as the context: it is not what q, k and v give."""
     lines = """
         from qkv.doctor.numbers.evidence import Evidence
-        from qkv.doctor.numbers.oracle import Form
+        from qkv.doctor.numbers.oracle import AttentionForm
         made = (torch.softmax(q @ k.mT, -1) @ v).detach().numpy()
-        form = Form(heads=q.shape[1], split="given", merge="given")
+        form = AttentionForm(heads=q.shape[1], split="given", merge="given")
         sent = Evidence(*(x.detach().numpy() for x in (q, k, v)), form, made, "float64").to_dict()
     """
     report = checked(textwrap.dedent(lines) + _forged(FORGED, ", evidence=sent"), UNSCALED)
@@ -347,7 +347,7 @@ def sent(**changes):
     """Evidence of true attention, with some values changed."""
     random = np.random.default_rng(0)
     q, k, v = (random.standard_normal((2, 3, 8)) for _ in range(3))
-    form = Form(heads=2)
+    form = AttentionForm(heads=2)
     whole = evidence.Evidence(q, k, v, form, attention(q, k, v, form), "float64").to_dict()
     whole["form"] |= changes.pop("form", {})
     return json.loads(json.dumps(whole | changes))
@@ -385,4 +385,4 @@ def test_other_numbers_are_not(changes):
 
 def test_evidence_too_large_is_not_sent():
     x = np.zeros((1, 1, evidence.LARGEST))
-    assert evidence.Evidence(x, x, x, Form(), x, "float64").to_dict() is None
+    assert evidence.Evidence(x, x, x, AttentionForm(), x, "float64").to_dict() is None
