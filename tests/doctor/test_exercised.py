@@ -83,6 +83,26 @@ def test_a_triangle_that_is_off_by_default_is_switched_on():
         assert checked(code, "Attention").verdict == verdict
 
 
+def test_a_flag_for_a_triangle_that_hides_nothing_is_listed():
+    masking = """if self.use_mask:
+            future = torch.ones(q.shape[2], k.shape[2]).triu(1).bool()
+            scores = torch.where(future, {fill}, scores)"""
+    setup = "self.use_mask = use_mask"
+    for fill, hides in (("float('-inf')", True), ("scores", False)):
+        report = checked(layer("use_mask=False", setup, masking=masking.replace("{fill}", fill)), "Attention")
+        assert report.verdict == "right" if hides else any("use_mask=True" in said for said in unseen(report))
+
+
+def test_a_square_mask_that_a_comment_promises_is_tried():
+    masking = """# mask: (batch_size, seq_len, seq_len) or (seq_len, seq_len), 0 = hidden
+        if mask is not None:
+            mask = {lift} if mask.dim() == 2 else mask[:, None]
+            scores = scores.masked_fill(mask == 0, float("-inf"))"""
+    for lift, verdict in (("mask[None, None]", "right"), ("mask[:, None, None]", "partly")):
+        report = checked(layer(arguments=", mask=None", masking=masking.replace("{lift}", lift)), "Attention")
+        assert report.verdict == verdict, (lift, unseen(report))
+
+
 @pytest.mark.parametrize("name", ["broken", "zhezhao", "extra"])
 def test_an_argument_of_a_strange_name_is_tried_or_listed(name):
     masking = f"""if {name} is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch.nn.functional as F
 from torch import nn
 
@@ -32,6 +33,9 @@ ASIDE = re.compile(
     re.I,
 )
 ASLEEP = re.compile(r"(is_)?train(ing)?|deterministic|eval(uation)?", re.I)  # the probe of training mode looks at these
+HIDES = re.compile(
+    r"(?=.*(mask|caus|triang|tril|triu|autoregress|look_?ahead))(?!.*(pad|_id\b)).*=True", re.I
+)  # a flag that hides keys
 SETS_UP = (
     "__init__",
     "reset_parameters",
@@ -197,9 +201,12 @@ def _look(case: Case, flag: str, subject: Subject, examined: Look) -> None:
     """Examine it so; what is found counts if the numbers prove it, else it is only told."""
     subject.budget = case.subject.budget
     try:
-        subject(subject.draw())
+        inputs = subject.draw()
+        output = subject(inputs).output
     except UserError:
         return  # the lines stay in the list of those that never ran
+    if HIDES.fullmatch(flag) and _same(case.subject, inputs, output):
+        case.miss(f"with {flag}", _("what {flag} is for: the output is the same with it and without it"), flag=flag)
     causal = True if "caus" in flag and flag.endswith("True") else case.asked.causal
     other = examined(case.other(subject, replace(case.asked, causal=causal)))
     for found in other.founds:
@@ -212,3 +219,11 @@ def _look(case: Case, flag: str, subject: Subject, examined: Look) -> None:
         if what not in case.unseen and what not in known:
             case.miss(f"with {flag}: {what}", _("with {flag}: {what}"), flag=flag, what=missed)
     case.checked.append(f"with {flag}")
+
+
+def _same(subject: Subject, inputs: dict[str, Any], output: Any) -> bool:
+    """Whether the subject as it was gives this output too."""
+    with contextlib.suppress(UserError):
+        before = subject(inputs).output
+        return before.shape == output.shape and np.array_equal(np.nan_to_num(before), np.nan_to_num(output))
+    return False

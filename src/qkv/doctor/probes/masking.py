@@ -5,6 +5,7 @@ numbers (or, where numbers can't be compared, hides what it should), the mask is
 that its masks are of another kind.
 """
 
+import contextlib
 import difflib
 import inspect
 import itertools
@@ -25,7 +26,7 @@ from ..numbers.guesses import Guess, guesses
 from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.variants import Variant, singles
 from ..numbers.watching import contexts_of, shares_of, watch
-from ..source.conventions import ranks
+from ..source.conventions import is_square, ranks
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
 from ..subject.made import Made
@@ -388,6 +389,7 @@ def _more(
             _name_it(case, parameter, [trial], looked, numbers, None)
             return
     _without(case, parameter, looked)
+    _square(case, parameter, format_, looked, everything["causal"], numbers, memory)
     other_keys(case, parameter, format_, looked)
     empty_row(case, parameter, format_, looked)
     large_scores(case, parameter, format_, looked, everything["right"], memory)
@@ -402,6 +404,22 @@ def _without(case: Case, parameter: str, looked: View) -> None:
         case.subject(looked.inputs, {parameter: None})
     except UserError as error:
         case.add("M17", "without", error=str(error), line=error.line)
+
+
+def _square(
+    case: Case, parameter: str, format_: Format, looked: View, keep: Array, numbers: bool, memory: bool
+) -> None:
+    """Hand over the triangle with the axes (queries, keys), where words promise that shape and another was right."""
+    if len(format_.shape) == 2 or not is_square(case.says.text, parameter):
+        return
+    trial = None
+    with contextlib.suppress(UserError):
+        trial = trial_of(case, parameter, looked, replace(format_, shape="nm"), keep)
+    if trial is None or not is_right(case, parameter, trial, looked, numbers, memory):
+        text = _(
+            "{parameter} with the shape (queries, keys) that a comment gives it: such a mask stops it or hides other keys"
+        )
+        case.miss(f"shape {parameter}", text, parameter=parameter)
 
 
 def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:

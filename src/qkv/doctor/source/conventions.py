@@ -100,16 +100,37 @@ def ranks(text: str, parameter: str) -> Iterator[int]:
     >>> [*ranks("# x and a mask, True = may attend → (B, N, C)", "mask")]  # the output's
     []
     """
+    return (len(axes) for axes in shapes(text, parameter))
+
+
+def is_square(text: str, parameter: str) -> bool:
+    """True if words say that the mask may have two axes of one length, and no batch.
+
+    >>> is_square("# mask: (batch, seq_len, seq_len) or (seq_len, seq_len)", "mask")
+    True
+    >>> is_square("# mask: (batch, seq_len)", "mask")
+    False
+    """
+    return any(len(axes) == 2 and axes[0] == axes[1] for axes in shapes(text, parameter))
+
+
+def shapes(text: str, parameter: str) -> Iterator[list[str]]:
+    """The axes of each shape that docstrings and comments give the mask, with those after an "or".
+
+    >>> [*shapes("# mask: (batch, n, n) or (n, n)", "mask")]
+    [['batch', 'n', 'n'], ['n', 'n']]
+    """
+    shape = r"[(\[]([^()\[\]]*)[)\]]"
+    several = rf"{shape}(?:\s*(?:or|/|或者?)\s*{shape})*"
     for words in spoken(text, aside=False):
         words = re.sub(r"\([^()]*(?:Tensor|array|optional)[^()]*\)", "", words)
-        for match in re.finditer(
-            rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n→>=]{{0,40}}[(\[]([^()\[\]]*)[)\]]", words
-        ):
-            parts = [p for p in re.split(r"[,x×]", match[1]) if p.strip()]
-            if "..." in match[1] or "…" in match[1] or "*" in match[1]:
-                continue
-            if 2 <= len(parts) <= 4 and all(re.fullmatch(r"\s*[\w\s*/.+\-]+\s*", p) for p in parts):
-                yield len(parts)
+        for match in re.finditer(rf"(?:\b{re.escape(parameter)}|mask)\b[^()\[\]\n→>=]{{0,40}}{several}", words):
+            for written in re.findall(shape, match[0]):
+                axes = [axis.strip() for axis in re.split(r"[,x×]", written) if axis.strip()]
+                if "..." in written or "…" in written or "*" in written:
+                    continue
+                if 2 <= len(axes) <= 4 and all(re.fullmatch(r"[\w\s*/.+\-]+", axis) for axis in axes):
+                    yield axes
 
 
 def fill(node: ast.AST | None, tree: ast.AST | None = None) -> Any:
