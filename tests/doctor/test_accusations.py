@@ -192,3 +192,99 @@ def test_the_fill_of_bert_is_a_remark():
     report = said("scores = scores + (1 - mask) * -10000.0")
     assert report.verdict == "right" and any(remark.id == "M19" for remark in report.remarks)
     assert [finding.id for finding in said("scores = scores + (1 - mask) * -1000.0").findings] == ["M19"]
+
+
+ADDITIVE = """
+import torch
+from torch import nn
+
+class Additive(nn.Module):
+    def __init__(self, decoder_dim, encoder_dim, attention_dim):
+        super().__init__()
+        self.of_query, self.of_keys = nn.Linear(decoder_dim, attention_dim), nn.Linear(encoder_dim, attention_dim)
+        self.score = nn.Linear(attention_dim, 1)
+
+    def forward(self, query, encoder_outputs):  # (B, C) and (B, N, C)
+        both = torch.tanh(self.of_query(query).unsqueeze(1) + self.of_keys(encoder_outputs))
+        weights = self.score(both).squeeze(-1).softmax(1)
+        return (weights.unsqueeze(-1) * encoder_outputs).sum(1), weights
+"""
+
+
+def test_a_score_without_a_product_does_not_run_across_the_batch():
+    source = parse(ADDITIVE)
+    report = check(source.load("Additive"), source=source, name="Additive")
+    assert report.verdict != "wrong", report.findings
+
+
+class WithEdges(nn.Module):
+    """Self-attention beside an argument that only a loop reads."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x, edge_attr, paths=()):
+        scores = self.q(x) @ self.k(x).transpose(-2, -1) / x.shape[-1] ** 0.5
+        for path in paths:
+            scores = scores + edge_attr[path].mean()
+        return scores.softmax(-1) @ self.v(x)
+
+
+def test_an_argument_that_nothing_calls_a_memory_is_listed_where_it_changes_nothing():
+    report = check(WithEdges)
+    assert report.verdict == "partly" and "edge_attr" in [each.id.split()[-1] for each in report.unseen], report
+
+
+class Compared(Weighted):
+    """Hidden are the places where the mask is minus infinity."""
+
+    def forward(self, queries, keys, values, attention_mask=None):
+        return super().forward(
+            queries, keys, values, None if attention_mask is None else attention_mask == float("-inf")
+        )
+
+
+def test_a_mask_that_is_compared_with_minus_infinity_is_tried_so():
+    assert check(Compared).verdict == "right"
+
+
+class NormedQuery(nn.Module):
+    """A layer with its residual, whose norm the keys and values go through or not."""
+
+    all = False
+
+    def __init__(self, d_model, h):
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(d_model), Weighted(d_model, h)
+
+    def forward(self, q, k, v):
+        return q + self.attention(self.norm(q), *(self.norm(x) if self.all else x for x in (k, v)))
+
+
+class NormedAll(NormedQuery):
+    all = True
+
+
+def test_a_norm_for_the_query_only_is_listed():
+    assert [each.id for each in check(NormedQuery).unseen] == ["normed"]
+    assert check(NormedAll).verdict == "right"
+
+
+class Normalised(nn.Module):
+    """Retention whose rows are divided by their own sums."""
+
+    def __init__(self, d_model):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x):
+        n = torch.arange(x.shape[1], dtype=x.dtype)
+        distance = (n[:, None] - n).clamp(min=0)
+        retention = (self.q(x) @ self.k(x).transpose(-2, -1) * 0.9**distance).tril()
+        return retention / retention.sum(-1, keepdim=True).abs().clamp(min=0.1) @ self.v(x)
+
+
+def test_rows_that_are_divided_are_no_growing_state():
+    report = check(Normalised)
+    assert report.verdict != "wrong", report.findings

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
+from ...i18n import _
 from ..case import Case
 from ..subject.capture import as_tokens
 from ..subject.errors import UserError
@@ -126,12 +127,18 @@ def _written(summed: dict[str, int], attention: str, forward: str) -> str:
 
 def _half_normed(case: Case, parts: Parts) -> None:
     """T8: in self-attention, all of q, k and v come from the same normed x."""
-    if "k" in case.subject.inputs or len(parts.taken) < 2:
-        return
-    outs = [out for _, taken, out in parts.norms if taken.shape == parts.x.shape and np.allclose(taken, parts.x)]
-    normed = [any(t.shape == o.shape and np.allclose(t, o) for o in outs) for t in parts.taken[:3]]
-    plain = [t.shape == parts.x.shape and np.allclose(t, parts.x) for t in parts.taken[:3]]
-    if any(normed) and any(plain):
+
+    def among(taken: Array, arrays: list[Array]) -> bool:
+        return any(taken.shape == one.shape and np.allclose(taken, one) for one in arrays)
+
+    of_x = [out for __, taken, out in parts.norms if among(taken, [parts.x])]
+    normed = [among(taken, of_x) for taken in parts.taken[:3]]
+    if "k" in case.subject.inputs:
+        keys = [case.inputs["k"], case.inputs.get("v", case.inputs["k"])]
+        if any(normed) and not any(among(taken, keys) for __, taken, __ in parts.norms):
+            text = _("self-attention: the norm inside is for the query only, keys and values come as they are given")
+            case.miss("normed", text)
+    elif any(normed) and any(among(taken, [parts.x]) for taken in parts.taken[:3]):
         case.add("T8")
 
 

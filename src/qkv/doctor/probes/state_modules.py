@@ -163,8 +163,12 @@ def _judged_module(case: Case, q: Array, k: Array, v: Array, y: Array, chunk: in
             return None
         case.kind = "state"
         case.checked.append("recurrence")
-        if gamma.max() > 1 + 1e-6 and f"={gamma.max():.9g}" not in case.subject.built:  # else it is our own number
+        grows = gamma.max() > 1 + 1e-6 and f"={gamma.max():.9g}" not in case.subject.built  # else it is our own number
+        fixed = float(np.ptp(gamma, 0).max()) < 1e-6 * gamma.max()  # whatever the text: no normaliser of a row
+        if grows and (fixed or gamma.min() > 1):
             case.add("L1", "grows", factor=float(gamma.max()))
+        elif grows:
+            case.miss("decay", _("the decay: each row is multiplied by a number of its own, which hides it"))
         elif by_place and not even:
             first, last = float(beta[0, 0, 0]), float(beta[0, 0, -1])
             case.add("L1", "place", first=first, last=last, axis=Message(COLUMN if never else ROW))

@@ -15,7 +15,7 @@ from ..numbers.guesses import letter_of
 from ..subject import leavings, usage
 from ..subject.capture import Capture, named
 from ..subject.errors import UserError, line_of
-from ..subject.guess import Weights
+from ..subject.guess import Weights, role
 from ..subject.subject import Fitted
 from ..subject.values import arrays, settings, to_numpy
 from .probe import probe, size_of, skip
@@ -219,8 +219,11 @@ def every_input_counts(case: Case) -> None:
         if np.array_equal(subject(other).output, base, equal_nan=True):
             deaf.append(r)
     names = {r: p for p, r in subject.roles.items()}
-    if "memory" in deaf:
+    if "memory" in deaf and role(names["memory"]).startswith("memory"):
         case.add("C1", parameter=names["memory"])
+    elif "memory" in deaf:  # taken for one because nothing else fitted
+        text = _("what {parameter} is for: another one doesn't change the output")
+        case.miss(f"argument {names['memory']}", text, parameter=names["memory"])
     elif deaf and deaf != ["x"]:
         unused = unused_weights(case) if isinstance(subject.owner, nn.Module) and subject.layout != "nc" else []
         case.add(

@@ -14,7 +14,7 @@ from ..subject.values import parameters_of
 
 Look = Callable[[Case], Case]
 MOST_OPTIONS = 3  # that are tried the other way
-OF_A_PRODUCT = {"P1", "P2", "P3", "P4", "C3", "M3", "M20"}  # these need to know what q, k and v are
+OF_A_PRODUCT = {"P1", "P2", "P3", "P4", "C3", "H9", "M3", "M20"}  # these need to know what q, k and v are
 
 
 def withdraw(case: Case, target: Any, examined: Look) -> None:
@@ -64,7 +64,8 @@ def _softmaxes(case: Case) -> tuple[bool, bool]:
         return False, True  # what NumPy code did is known by its numbers alone
     squares = {tuple(scores.shape[-2:]) for scores, _axis, _shares in seen.softmaxes}
     trivial = any(axis is not None and scores.shape[axis] == 1 for scores, axis, _shares in seen.softmaxes)
-    return trivial, bool(seen.kernels or seen.along) or case.lengths in squares
+    texts = len(next(iter(case.inputs.values())))
+    return trivial, bool(seen.kernels or seen.along) or case.lengths in squares or (texts, texts) in squares
 
 
 def _option_without(case: Case, target: Any, examined: Look) -> tuple[str, str] | None:
