@@ -30,6 +30,7 @@ HEADER = re.compile(
 KEYWORDS = (
     "_ say Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread".split()
 )
+ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "Wrong": 2}  # which of its arguments is the sentence
 
 
 def sentences() -> dict[str, list[str]]:
@@ -49,10 +50,11 @@ def sentences() -> dict[str, list[str]]:
 def in_python(file: Path) -> Iterator[str]:
     """Babel goes by tokens, and so misses what stands within an f-string and takes `say(NAMES["key"])` for "key"."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-            called, sentence = ast.unparse(node.func).removeprefix("i18n."), node.args[0].value
-            if called in KEYWORDS and isinstance(sentence, str) and sentence:
-                yield sentence
+        if isinstance(node, ast.Call):
+            at = ARGUMENT.get(ast.unparse(node.func).removeprefix("i18n."))
+            sentence = node.args[at] if at is not None and len(node.args) > at else None
+            if isinstance(sentence, ast.Constant) and isinstance(sentence.value, str) and sentence.value:
+                yield sentence.value
 
 
 def in_javascript(file: Path) -> Iterator[str]:

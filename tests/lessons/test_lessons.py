@@ -5,7 +5,6 @@ import io
 import re
 import string
 import tokenize
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ from qkv.i18n import LANGUAGES, translated
 from qkv.lessons import lesson
 from qkv.lessons.diagnosis import Submission
 from qkv.lessons.grade import grade, grade_questions
-from qkv.lessons.lesson import COURSE, NAMES, load, solution, write
+from qkv.lessons.lesson import COURSE, NAMES, load, write, wrong_answer
 from qkv.lessons.outcome import ask, is_close, reference
 
 HAN = re.compile("[\u4e00-\u9fff]")
-WRONGS = [(name, wrong.id) for name in NAMES for wrong in load(name).wrongs]
+WRONGS = [(name, step, wrong) for name in NAMES for step, about in load(name).wrongs.items() for wrong in about]
 
 
 def plain(text):
@@ -95,17 +94,19 @@ def test_what_people_get_has_no_solution_in_it(name):
                 assert code not in with_hole or len(code) < 12
 
 
-@pytest.mark.parametrize(("name", "id"), WRONGS, ids=lambda part: part.replace(" ", "-"))
-def test_a_wrong_answer_gets_its_own_hint(name, id):
+def case_id(part):
+    return getattr(part, "id", part).replace(" ", "-")
+
+
+@pytest.mark.parametrize(("name", "step", "wrong"), WRONGS, ids=case_id)
+def test_a_wrong_answer_gets_its_own_hint(name, step, wrong):
     """The whole way from an answer to the words: the wrong code put in place of the right one."""
     kept = load(name)
-    wrong = next(w for w in kept.wrongs if w.id == id)
-    answer = SimpleNamespace(**{**vars(solution(name)), **wrong.code})
+    answer = wrong_answer(name, step, wrong)
     made = grade_questions(Submission(name, kept, answer, "", ast.parse(""), "answer.py"))
-    assert (made.verdict, made.wrong) == ("wrong", id), made.says
+    assert (made.verdict, made.wrong, made.step) == ("wrong", wrong.id, step), made.says
     english, chinese = (made.says[-1].say(lang) for lang in ("en", "zh"))
     assert "{" not in english and "{" not in chinese
-    assert made.step in wrong.code
     if wrong.mistake:  # in the catalogue's words
         words = CATALOGUE[wrong.mistake]
         for lang, told in (("en", english), ("zh", chinese)):
@@ -129,24 +130,22 @@ def test_hints_follow_the_step_that_is_wrong(name):
 # Modules that the doctor can look at by themselves. It reads another fill in the file beside the zero of this one.
 WHOLE = {"MultiHeadAttention", "GroupedQueryAttention", "CachedAttention", "EncoderLayer"}
 MARKED = {
-    (name, wrong.id): wrong.mistake
-    for name in NAMES
-    for wrong in load(name).wrongs
-    if WHOLE & set(wrong.code) and wrong.mistake and wrong.id != "mask zero"
+    (name, wrong.id): (step, wrong)
+    for name, step, wrong in WRONGS
+    if step in WHOLE and wrong.mistake and wrong.id != "mask zero"
 }
-ONCE = {mistake: case for case, mistake in reversed(MARKED.items())}.values()  # the first of each mistake
+ONCE = {wrong.mistake: case for case, (_, wrong) in reversed(MARKED.items())}.values()  # the first of each mistake
 DAILY = sorted(ONCE)[::2]
 
 
 @pytest.mark.parametrize(
     ("name", "id"),
     [case if case in DAILY else pytest.param(*case, marks=pytest.mark.slow) for case in MARKED],
-    ids=lambda part: part.replace(" ", "-"),
+    ids=case_id,
 )
 def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, id):
-    wrong = next(w for w in load(name).wrongs if w.id == id)
-    [target] = WHOLE & set(wrong.code)
-    report = check(wrong.code[target], name=target)
+    target, wrong = MARKED[name, id]
+    report = check(getattr(wrong_answer(name, target, wrong), target), name=target)
     assert report.verdict != "wrong" or wrong.mistake in [one.id for one in report.findings], report
 
 
@@ -154,12 +153,11 @@ def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, id):
 def test_no_two_wrong_answers_are_the_same(name):
     """Else one of the two hints would never be seen."""
     kept = load(name)
-    for function in {question.function for question in kept.questions}:
+    for function, about in kept.wrongs.items():
         questions = [question for question in kept.questions if question.function == function]
-        about = [wrong for wrong in kept.wrongs if function in wrong.code]
         seen = []
         for wrong in about:
-            answer = SimpleNamespace(**{**vars(solution(name)), **wrong.code})
+            answer = wrong_answer(name, function, wrong)
             seen.append([ask(question, answer) for question in questions])
         for i, one in enumerate(seen):
             for j, other in enumerate(seen[:i]):
@@ -174,11 +172,12 @@ def blanks(sentence):
 @pytest.mark.parametrize("name", NAMES)
 def test_words_exist_in_both_languages(name):
     kept = load(name)
-    assert 3 <= len(kept.hints_for()) <= 5 and len(kept.wrongs) >= 5
+    wrongs = [wrong for about in kept.wrongs.values() for wrong in about]
+    assert 3 <= len(kept.hints_for()) <= 5 and len(wrongs) >= 5
     pairs = [
         kept.after,
         *kept.hints_for(),
-        *(wrong.hint for wrong in kept.wrongs),
+        *(wrong.hint for wrong in wrongs),
         COURSE[lesson.number(name) - 1].title,
     ]
     for message in pairs:
@@ -187,7 +186,7 @@ def test_words_exist_in_both_languages(name):
         assert not HAN.search(re.sub("“.*?”|'.*?'|\".*?\"", "", english)), english
         code = re.fullmatch("`.*`", english)
         assert HAN.search(chinese) or code, chinese
-    assert len({wrong.id for wrong in kept.wrongs}) == len(kept.wrongs)
+    assert len({wrong.id for wrong in wrongs}) == len(wrongs)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,13 +6,12 @@ The wrong answers that people give are code too, so the same numbers on every qu
 import ast
 import traceback
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 
 from ..attention.oracle import Array
 from ..i18n import Message, _
-from .lesson import Answer, Lesson, Question, Wrong, solution
+from .lesson import Answer, Lesson, Question, Wrong, wrong_answer
 from .outcome import Changed, Hole, InvalidAnswer, Outcome, ask
 
 
@@ -68,7 +67,7 @@ def diagnose(submission: Submission, question: Question, got: Outcome, want: Arr
         return [asked, stop, *_doctor(submission)], ""
     assert got.value is not None  # it would be "none" above
     if match:
-        hint = Message(match.hint.sentence, **match.shows(got.value, want))
+        hint = Message(match.sentence, **match.shows(got.value, want))
         return [asked, hint, *catalogue(match.mistake)], match.id
     return [asked, *difference(got.value, want, question.tolerance), *_doctor(submission)], ""
 
@@ -88,12 +87,10 @@ def known(submission: Submission, question: Question, got: Outcome) -> Wrong | N
     """The wrong answer that gives the same on every question about this function; else the first that does on this one."""
     about = [other for other in submission.lesson.questions if other.function == question.function]
     theirs = {id(other): got if other is question else ask(other, submission.answer) for other in about}
-    solved, near = solution(submission.name), None
+    near = None
     telling = got.value is None or (got.value.size >= 4 and bool(np.isfinite(got.value).all()))
-    for wrong in submission.lesson.wrongs:
-        if question.function not in wrong.code:
-            continue
-        variant = SimpleNamespace(**{**vars(solved), **wrong.code})
+    for wrong in submission.lesson.wrongs.get(question.function, ()):
+        variant = wrong_answer(submission.name, question.function, wrong)
         alike = [theirs[id(other)].same(ask(other, variant), other.tolerance) for other in about]
         if all(alike):
             return wrong

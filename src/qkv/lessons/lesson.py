@@ -154,15 +154,20 @@ def nothing(got: Array, want: Array) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Wrong:
-    """An answer people give: the functions, classes or numbers it puts in place of the right ones, and what to say to it."""
+    """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it."""
 
     id: str
-    code: Mapping[str, object]
-    hint: Message
+    code: object
+    sentence: str  # that says what is wrong, in English
     shows: Callable[[Array, Array], dict[str, object]] = (
         nothing  # (theirs, the right ones) → numbers that the hint names
     )
     mistake: str = ""  # its id in the doctor's catalogue, where it is one of those
+
+    @property
+    def hint(self) -> Message:
+        """The sentence, as what is said in the person's language."""
+        return Message(self.sentence)
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class Lesson:
     """What grading needs to know."""
 
     questions: Sequence[Question]
-    wrongs: Sequence[Wrong]
+    wrongs: Mapping[str, Sequence[Wrong]]  # by the function (class, number) that they get wrong
     hints: Mapping[str, Sequence[Message]]  # by what they are about, weakest first
     after: Message  # what one knows now
     doctor: Callable[[Answer], tuple[object, dict[str, Any]]] | None = (
@@ -204,3 +209,8 @@ def load(name: str) -> Lesson:
 def solution(name: str) -> ModuleType:
     """The solved exercise, as a module."""
     return importlib.import_module(f"qkv.lessons.exercises.{name}")
+
+
+def wrong_answer(name: str, function: str, wrong: Wrong) -> SimpleNamespace:
+    """The solved exercise with one function got wrong, as the names of an answer."""
+    return SimpleNamespace(**{**vars(solution(name)), function: wrong.code})

@@ -43,29 +43,9 @@ def right(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = N
     return from_qkv(q, k, v, allowed).output
 
 
-def either(causal: Array, padding: Array) -> Array:
-    return causal | padding
-
-
-def only_padding(causal: Array, padding: Array) -> Array:
-    return np.broadcast_to(padding, (len(padding), *causal.shape))
-
-
-def only_causal(causal: Array, padding: Array) -> Array:
-    return np.broadcast_to(causal, (len(padding), *causal.shape))
-
-
-def summed(causal: Array, padding: Array) -> Array:
-    return causal.astype(np.float64) + padding
-
-
 def nan_rows(x: Array) -> Array:
     powers = np.exp(x - x.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
-
-
-def even_rows(x: Array) -> Array:
-    return right_softmax(np.maximum(x, -1e9))
 
 
 def unstable(x: Array) -> Array:
@@ -80,14 +60,6 @@ def _scores(q: Array, k: Array) -> Array:
 
 def _attend(allowed: Array, scores: Array, v: Array) -> Array:
     return right_softmax(np.where(allowed, scores, -np.inf)) @ v
-
-
-def padding_wins(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    return _attend(causal if padding is None else padding, _scores(q, k), v)
-
-
-def causal_wins(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    return _attend(causal, _scores(q, k), v)
 
 
 def either_one(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
@@ -132,102 +104,96 @@ LESSON = Lesson(
             for given in GIVEN
         ),
     ],
-    wrongs=[
-        Wrong(
-            "either",
-            {"both": either},
-            Message(
+    wrongs={
+        "both": [
+            Wrong(
+                "either",
+                lambda causal, padding: causal | padding,
                 "you joined the masks with “or”: what either allows is seen, the future of every word among it. A "
-                "pair must be allowed by both: &."
+                "pair must be allowed by both: &.",
             ),
-        ),
-        Wrong(
-            "only padding",
-            {"both": only_padding},
-            Message("only the padding mask is left: the future is visible again."),
-            mistake="M5",
-        ),
-        Wrong(
-            "only causal",
-            {"both": only_causal},
-            Message("only the causal mask is left: padding is attended to."),
-            mistake="M5",
-        ),
-        Wrong(
-            "summed",
-            {"both": summed},
-            Message("True + True is 2 here, and True + False is 1, which counts as True. Combine with &."),
-        ),
-        Wrong(
-            "nan rows",
-            {"safe_softmax": nan_rows},
-            Message(
+            Wrong(
+                "only padding",
+                lambda causal, padding: np.broadcast_to(padding, (len(padding), *causal.shape)),
+                "only the padding mask is left: the future is visible again.",
+                mistake="M5",
+            ),
+            Wrong(
+                "only causal",
+                lambda causal, padding: np.broadcast_to(causal, (len(padding), *causal.shape)),
+                "only the causal mask is left: padding is attended to.",
+                mistake="M5",
+            ),
+            Wrong(
+                "summed",
+                lambda causal, padding: causal.astype(np.float64) + padding,
+                "True + True is 2 here, and True + False is 1, which counts as True. Combine with &.",
+            ),
+        ],
+        "safe_softmax": [
+            Wrong(
+                "nan rows",
+                nan_rows,
                 "a row of −inf becomes NaN, in one of two places: its maximum is −inf, and −inf − (−inf) is NaN: take "
-                "off 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there."
+                "off 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there.",
+                mistake="M18",
             ),
-            mistake="M18",
-        ),
-        Wrong(
-            "even rows",
-            {"safe_softmax": even_rows},
-            Message(
+            Wrong(
+                "even rows",
+                lambda x: right_softmax(np.maximum(x, -1e9)),
                 "a row that may see nothing gets equal shares of everything hidden ({got} each): the largest finite "
-                "number instead of −inf does that. It must give 0."
+                "number instead of −inf does that. It must give 0.",
+                furthest,
+                mistake="M18",
             ),
-            furthest,
-            mistake="M18",
-        ),
-        Wrong(
-            "unstable",
-            {"safe_softmax": unstable},
-            Message("empty rows are right, but the maximum is no longer taken off, so 1000 overflows."),
-            mistake="X5",
-        ),
-        Wrong(
-            "padding wins",
-            {"masked_attention": padding_wins},
-            Message(
+            Wrong(
+                "unstable",
+                unstable,
+                "empty rows are right, but the maximum is no longer taken off, so 1000 overflows.",
+                mistake="X5",
+            ),
+        ],
+        "masked_attention": [
+            Wrong(
+                "padding wins",
+                lambda q, k, v, causal, padding=None: _attend(causal if padding is None else padding, _scores(q, k), v),
                 "with padding given, the causal mask is dropped: the second mask replaced the first. Train like this "
-                "and the loss falls to nothing, because the answer is visible. Use both(causal, padding)."
+                "and the loss falls to nothing, because the answer is visible. Use both(causal, padding).",
+                mistake="M6",
             ),
-            mistake="M6",
-        ),
-        Wrong(
-            "causal wins",
-            {"masked_attention": causal_wins},
-            Message("the padding mask isn't used: padding gets its share."),
-            mistake="M5",
-        ),
-        Wrong(
-            "either one", {"masked_attention": either_one}, Message("you joined the masks with “or”. It takes both: &.")
-        ),
-        Wrong(
-            "only with padding",
-            {"masked_attention": only_with_padding},
-            Message("without padding (padding=None) your attention forgets the causal mask too."),
-        ),
-        Wrong(
-            "needs padding",
-            {"masked_attention": needs_padding},
-            Message("padding may be None: then only the causal mask counts. `causal & None` is an error."),
-        ),
-        Wrong(
-            "NaN attention",
-            {"masked_attention": nan_attention},
-            Message("rows that see nothing are NaN: you used a softmax that doesn't know them. Use safe_softmax."),
-            mistake="M18",
-        ),
-        Wrong(
-            "even attention",
-            {"masked_attention": even_attention},
-            Message(
+            Wrong(
+                "causal wins",
+                lambda q, k, v, causal, padding=None: _attend(causal, _scores(q, k), v),
+                "the padding mask isn't used: padding gets its share.",
+                mistake="M5",
+            ),
+            Wrong("either one", either_one, "you joined the masks with “or”. It takes both: &."),
+            Wrong(
+                "only with padding",
+                only_with_padding,
+                "without padding (padding=None) your attention forgets the causal mask too.",
+            ),
+            Wrong(
+                "needs padding",
+                needs_padding,
+                "padding may be None: then only the causal mask counts. `causal & None` is an error.",
+            ),
+            Wrong(
+                "NaN attention",
+                nan_attention,
+                "rows that see nothing are NaN: you used a softmax that doesn't know them. Use safe_softmax.",
+                mistake="M18",
+            ),
+            Wrong(
+                "even attention",
+                even_attention,
                 "rows that see nothing get the mean of everything hidden ({got}), because −1e9 is the same for all. "
-                "Fill with −inf, and safe_softmax gives 0."
+                "Fill with −inf, and safe_softmax gives 0.",
+                furthest,
+                mistake="M18",
             ),
-            furthest,
-            mistake="M18",
-        ),
-    ],
+        ],
+    },
     hints={
         "both": [Message("For arrays of True and False, “and” is written &.")],
         "safe_softmax": [

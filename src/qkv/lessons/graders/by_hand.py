@@ -29,127 +29,116 @@ def _theirs(got: np.ndarray, want: np.ndarray) -> dict[str, object]:
 
 LESSON = Lesson(
     questions=[_typed(name) for name in RIGHT],
-    wrongs=[
-        Wrong(
-            "products",
-            {"scores": [float(np.sum(solved.q) * np.sum(key)) for key in solved.k]},
-            Message(
+    wrongs={
+        "scores": [
+            Wrong(
+                "products",
+                [float(np.sum(solved.q) * np.sum(key)) for key in solved.k],
                 "your scores {got} are (sum of q) × (sum of k). Multiply first, number by number, then add: 2·2 + 0·1 "
-                "+ 1·0 + 0·3."
+                "+ 1·0 + 0·3.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "keys",
-            {"scores": [float(np.dot(key, key)) for key in solved.k]},
-            Message("your scores {got} are each k with itself. The query asks: multiply q with each k."),
-            _theirs,
-        ),
-        Wrong(
-            "by d",
-            {"scaled": SCORES / 4},
-            Message("your {got} are the scores divided by d = 4. Divide by its root, √4 = 2."),
-            _theirs,
-        ),
-        Wrong(
-            "unscaled",
-            {"scaled": SCORES},
-            Message("your {got} are the scores as they were. q has d = 4 numbers, so divide each by √4 = 2."),
-            _theirs,
-            mistake="S2",
-        ),
-        Wrong(
-            "times root",
-            {"scaled": SCORES * 2},
-            Message("your {got} are the scores times √d. Divide: the scores shall become smaller."),
-            _theirs,
-            mistake="S1",
-        ),
-        Wrong(
-            "of scores",
-            {"powers": np.exp(SCORES)},
-            Message("your {got} are e to the power of the unscaled scores. Take the scaled ones, 2, 1 and 0."),
-            _theirs,
-        ),
-        Wrong(
-            "powers of two",
-            {"powers": 2**SCALED},
-            Message("your {got} are powers of 2. Softmax takes powers of e = 2.718…: e² = 7.389."),
-            _theirs,
-        ),
-        Wrong(
-            "e to the 0",
-            {"powers": np.where(SCALED == 0, 0.0, np.exp(SCALED))},
-            Message(
+            Wrong(
+                "keys",
+                [float(np.dot(key, key)) for key in solved.k],
+                "your scores {got} are each k with itself. The query asks: multiply q with each k.",
+                _theirs,
+            ),
+        ],
+        "scaled": [
+            Wrong(
+                "by d", SCORES / 4, "your {got} are the scores divided by d = 4. Divide by its root, √4 = 2.", _theirs
+            ),
+            Wrong(
+                "unscaled",
+                SCORES,
+                "your {got} are the scores as they were. q has d = 4 numbers, so divide each by √4 = 2.",
+                _theirs,
+                mistake="S2",
+            ),
+            Wrong(
+                "times root",
+                SCORES * 2,
+                "your {got} are the scores times √d. Divide: the scores shall become smaller.",
+                _theirs,
+                mistake="S1",
+            ),
+        ],
+        "powers": [
+            Wrong(
+                "of scores",
+                np.exp(SCORES),
+                "your {got} are e to the power of the unscaled scores. Take the scaled ones, 2, 1 and 0.",
+                _theirs,
+            ),
+            Wrong(
+                "powers of two",
+                2**SCALED,
+                "your {got} are powers of 2. Softmax takes powers of e = 2.718…: e² = 7.389.",
+                _theirs,
+            ),
+            Wrong(
+                "e to the 0",
+                np.where(SCALED == 0, 0.0, np.exp(SCALED)),
                 "your {got} has 0 for the scaled score 0, but e⁰ = 1, not 0, as with any number to the power of 0. So "
-                "this word too gets a share."
+                "this word too gets a share.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "no powers",
-            {"weights": SCALED / SCALED.sum()},
-            Message(
+        ],
+        "weights": [
+            Wrong(
+                "no powers",
+                SCALED / SCALED.sum(),
                 "your {got} are shares of the scaled scores themselves. Take shares of the powers of step 3; a score "
-                "of 0 then still gets something, and negative ones work too."
+                "of 0 then still gets something, and negative ones work too.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "by the largest",
-            {"weights": np.exp(SCALED) / np.exp(SCALED).max()},
-            Message(
+            Wrong(
+                "by the largest",
+                np.exp(SCALED) / np.exp(SCALED).max(),
                 "your weights {got} add up to {sum}, not 1: you divided by the largest power. Divide by the sum of "
-                "all three."
+                "all three.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "unscaled weights",
-            {"weights": np.exp(SCORES) / np.exp(SCORES).sum()},
-            Message(
-                "your weights {got} are the softmax of the unscaled scores: much sharper. Use the powers of step 3."
+            Wrong(
+                "unscaled weights",
+                np.exp(SCORES) / np.exp(SCORES).sum(),
+                "your weights {got} are the softmax of the unscaled scores: much sharper. Use the powers of step 3.",
+                _theirs,
+                mistake="S2",
             ),
-            _theirs,
-            mistake="S2",
-        ),
-        Wrong(
-            "plain mean",
-            {"output": V.mean(0)},
-            Message(
+        ],
+        "output": [
+            Wrong(
+                "plain mean",
+                V.mean(0),
                 "your output {got} is the plain mean of the values: every word counted alike. Multiply each value by "
-                "its weight first."
+                "its weight first.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "plain sum",
-            {"output": V.sum(0)},
-            Message(
+            Wrong(
+                "plain sum",
+                V.sum(0),
                 "your output {got} is the sum of the values without weights. Multiply each value by its weight, then "
-                "add."
+                "add.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "weighted mean over three",
-            {"output": STEPS.output[0] / 3},
-            Message(
+            Wrong(
+                "weighted mean over three",
+                STEPS.output[0] / 3,
                 "your output {got} is a third of the right one. The weights add up to 1 already: don't divide by the "
-                "number of words."
+                "number of words.",
+                _theirs,
             ),
-            _theirs,
-        ),
-        Wrong(
-            "strongest",
-            {"output": V[int(WEIGHTS.argmax())]},
-            Message(
+            Wrong(
+                "strongest",
+                V[int(WEIGHTS.argmax())],
                 "your output {got} is the value of the strongest word alone. Attention is soft: the others give their "
-                "share too."
+                "share too.",
+                _theirs,
             ),
-            _theirs,
-        ),
-    ],
+        ],
+    },
     hints={
         "scores": [Message("Step 1, first word: 2·2 + 0·1 + 1·0 + 0·3.")],
         "scaled": [Message("q has four numbers, so d = 4 and √d = 2. The scaled scores are 2, 1 and 0.")],

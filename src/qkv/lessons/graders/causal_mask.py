@@ -30,44 +30,12 @@ def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
     return from_qkv(q, k, v, mask).output
 
 
-def inverted(n: int, m: int) -> Array:
-    return ~(right_mask(n, m) > 0)
-
-
-def strict(n: int, m: int) -> Array:
-    return np.tril(np.ones((n, m), bool), m - n - 1)
-
-
-def upper(n: int, m: int) -> Array:
-    return np.triu(np.ones((n, m), bool), m - n)
-
-
-def corner(n: int, m: int) -> Array:
-    return np.tril(np.ones((n, m), bool))
-
-
-def one_further(n: int, m: int) -> Array:
-    return np.tril(np.ones((n, m), bool), m - n + 1)
-
-
-def other_shift(n: int, m: int) -> Array:
-    return np.tril(np.ones((n, m), bool), n - m)
-
-
-def additive(n: int, m: int) -> Array:
-    return np.where(right_mask(n, m) > 0, 0.0, -np.inf)
-
-
 def _truth(answer: Answer) -> bool:
     return np.asarray(answer.causal_mask(3, 3)).dtype == bool
 
 
 def _scores(q: Array, k: Array) -> Array:
     return q @ k.T / np.sqrt(q.shape[-1])
-
-
-def ignored(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k)) @ v
 
 
 def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
@@ -82,190 +50,138 @@ def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
     return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
-def multiplied(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k) * mask) @ v
-
-
-def added(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k) + mask) @ v
-
-
-def afterwards(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return (softmax(_scores(q, k)) * mask) @ v
-
-
-def inf_afterwards(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return np.where(mask, softmax(_scores(q, k)), -np.inf) @ v
-
-
-def weak_fill(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, _scores(q, k), -10.0)) @ v
-
-
-def unscaled(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, q @ k.T, -np.inf)) @ v
-
-
-def times_inf(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k) + (1 - mask) * -np.inf) @ v
-
-
 LESSON = Lesson(
     questions=[
         *(calls("causal_mask", right_mask, n, m, names="n m") for n, m in SIZES),
         Question("causal_mask", "causal_mask(n=3, m=3).dtype == bool", _truth, lambda: True),
         *(calls("masked_attention", right, *given, names="q k v mask") for given in GIVEN),
     ],
-    wrongs=[
-        Wrong(
-            "inverted",
-            {"causal_mask": inverted},
-            Message(
+    wrongs={
+        "causal_mask": [
+            Wrong(
+                "inverted",
+                lambda n, m: ~(right_mask(n, m) > 0),
                 "your mask is the right one turned into its opposite: True where it should be False. Here True means "
-                "may attend (PyTorch's nn.MultiheadAttention has it the other way)."
+                "may attend (PyTorch's nn.MultiheadAttention has it the other way).",
+                mistake="M1",
             ),
-            mistake="M1",
-        ),
-        Wrong(
-            "upper",
-            {"causal_mask": upper},
-            Message(
+            Wrong(
+                "upper",
+                lambda n, m: np.triu(np.ones((n, m), bool), m - n),
                 "your triangle points the other way: words see themselves and what comes after, never what came "
-                "before. np.tril, not np.triu."
+                "before. np.tril, not np.triu.",
+                mistake="M12",
             ),
-            mistake="M12",
-        ),
-        Wrong(
-            "strict",
-            {"causal_mask": strict},
-            Message(
+            Wrong(
+                "strict",
+                lambda n, m: np.tril(np.ones((n, m), bool), m - n - 1),
                 "your diagonal is False: no word sees itself, and the first sees nothing at all (its softmax would be "
-                "NaN). Key j is allowed for j ≤ i, not j < i."
+                "NaN). Key j is allowed for j ≤ i, not j < i.",
+                mistake="M12",
             ),
-            mistake="M12",
-        ),
-        Wrong(
-            "one further",
-            {"causal_mask": one_further},
-            Message(
+            Wrong(
+                "one further",
+                lambda n, m: np.tril(np.ones((n, m), bool), m - n + 1),
                 "each word also sees the one after it: exactly the word it has to guess. The diagonal is one too far "
-                "to the right."
+                "to the right.",
+                mistake="M12",
             ),
-            mistake="M12",
-        ),
-        Wrong(
-            "corner",
-            {"causal_mask": corner},
-            Message(
+            Wrong(
+                "corner",
+                lambda n, m: np.tril(np.ones((n, m), bool)),
                 "right where n = m. With n = 2 queries of m = 4 words your triangle starts in the upper left corner, "
                 "so the last query doesn't see the end. The queries are the last ones: shift by m − n (np.tril has "
-                "k=)."
+                "k=).",
+                mistake="K2",
             ),
-            mistake="K2",
-        ),
-        Wrong(
-            "other shift",
-            {"causal_mask": other_shift},
-            Message("right where n = m; elsewhere you shifted the wrong way: k = m − n, not n − m."),
-        ),
-        Wrong(
-            "additive",
-            {"causal_mask": additive},
-            Message("you give 0 and −inf, a mask to be added. Asked for is True and False: True = may attend."),
-        ),
-        Wrong(
-            "numbers",
-            {"causal_mask": right_mask},
-            Message(
+            Wrong(
+                "other shift",
+                lambda n, m: np.tril(np.ones((n, m), bool), n - m),
+                "right where n = m; elsewhere you shifted the wrong way: k = m − n, not n − m.",
+            ),
+            Wrong(
+                "additive",
+                lambda n, m: np.where(right_mask(n, m) > 0, 0.0, -np.inf),
+                "you give 0 and −inf, a mask to be added. Asked for is True and False: True = may attend.",
+            ),
+            Wrong(
+                "numbers",
+                right_mask,
                 "1 and 0 stand in the right places, but they are numbers. Asked for is True and False: ~mask, mask & "
                 "other and x[mask] do something else with numbers, or fail. np.ones((n, m), bool), or .astype(bool) "
-                "at the end."
+                "at the end.",
             ),
-        ),
-        Wrong(
-            "ignored",
-            {"masked_attention": ignored},
-            Message(
-                "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
-                "array; it has to be kept.)"
-            ),
-            mistake="M3",
-        ),
-        *(
+        ],
+        "masked_attention": [
             Wrong(
-                f"wrong way{how}",
-                {"masked_attention": code},
-                Message(
+                "ignored",
+                lambda q, k, v, mask: softmax(_scores(q, k)) @ v,
+                "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
+                "array; it has to be kept.)",
+                mistake="M3",
+            ),
+            *(
+                Wrong(
+                    f"wrong way{how}",
+                    code,
                     "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores "
-                    "where mask is True. (A row whose scores are all −inf becomes NaN.)"
-                ),
-                mistake="M1",
-            )
-            for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
-        ),
-        Wrong(
-            "multiplied",
-            {"masked_attention": multiplied},
-            Message(
+                    "where mask is True. (A row whose scores are all −inf becomes NaN.)",
+                    mistake="M1",
+                )
+                for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
+            ),
+            Wrong(
+                "multiplied",
+                lambda q, k, v, mask: softmax(_scores(q, k) * mask) @ v,
                 "your hidden scores are 0 (times the mask, or filled with 0 or −1e-9), and e⁰ = 1: they still get a "
-                "share ({got} instead of {want}). They must become −inf."
+                "share ({got} instead of {want}). They must become −inf.",
+                furthest,
+                mistake="M8",
             ),
-            furthest,
-            mistake="M8",
-        ),
-        Wrong(
-            "added",
-            {"masked_attention": added},
-            Message(
+            Wrong(
+                "added",
+                lambda q, k, v, mask: softmax(_scores(q, k) + mask) @ v,
                 "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, "
-                "−inf) hides."
+                "−inf) hides.",
+                mistake="M7",
             ),
-            mistake="M7",
-        ),
-        Wrong(
-            "afterwards",
-            {"masked_attention": afterwards},
-            Message(
+            Wrong(
+                "afterwards",
+                lambda q, k, v, mask: (softmax(_scores(q, k)) * mask) @ v,
                 "you mask after the softmax: the hidden words have taken their share already, and your rows no longer "
-                "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax."
+                "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax.",
+                furthest,
+                mistake="X7",
             ),
-            furthest,
-            mistake="X7",
-        ),
-        Wrong(
-            "inf afterwards",
-            {"masked_attention": inf_afterwards},
-            Message(
+            Wrong(
+                "inf afterwards",
+                lambda q, k, v, mask: np.where(mask, softmax(_scores(q, k)), -np.inf) @ v,
                 "−inf was put into the weights, after the softmax, so the sum is −inf or NaN. It belongs into the "
-                "scores, before the softmax."
+                "scores, before the softmax.",
+                mistake="X7",
             ),
-            mistake="X7",
-        ),
-        Wrong(
-            "weak fill",
-            {"masked_attention": weak_fill},
-            Message(
+            Wrong(
+                "weak fill",
+                lambda q, k, v, mask: softmax(np.where(mask, _scores(q, k), -10.0)) @ v,
                 "hidden scores become −10. Where real scores are as low, the hidden ones shine through ({got} instead "
-                "of {want}). Use −np.inf."
+                "of {want}). Use −np.inf.",
+                furthest,
+                mistake="M19",
             ),
-            furthest,
-            mistake="M19",
-        ),
-        Wrong(
-            "unscaled",
-            {"masked_attention": unscaled},
-            Message("the mask is right; the scores aren't divided by √d."),
-            mistake="S2",
-        ),
-        Wrong(
-            "times inf",
-            {"masked_attention": times_inf},
-            Message(
+            Wrong(
+                "unscaled",
+                lambda q, k, v, mask: softmax(np.where(mask, q @ k.T, -np.inf)) @ v,
+                "the mask is right; the scores aren't divided by √d.",
+                mistake="S2",
+            ),
+            Wrong(
+                "times inf",
+                lambda q, k, v, mask: softmax(_scores(q, k) + (1 - mask) * -np.inf) @ v,
                 "0 × −inf is NaN, so the mask spoils the pairs that are allowed too. np.where(mask, scores, −np.inf) "
-                "has no such product."
+                "has no such product.",
             ),
-        ),
-    ],
+        ],
+    },
     hints={
         "causal_mask": [
             Message("Query i of N stands at word i + M − N. It may see key j if j ≤ that."),

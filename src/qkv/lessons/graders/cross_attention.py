@@ -43,24 +43,8 @@ def roles_swapped(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, w
     return attention(memory @ w_q, x @ w_k, x @ w_v, np.ones((1, len(x)), bool))
 
 
-def values_from_x(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, memory @ w_k, x @ w_v, words[None])
-
-
-def keys_from_x(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, x @ w_k, memory @ w_v, words[None])
-
-
 def no_mask(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
     return attention(x @ w_q, memory @ w_k, memory @ w_v, np.ones((1, len(memory)), bool))
-
-
-def inverted(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, memory @ w_k, memory @ w_v, ~words[None])
-
-
-def on_rows(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, memory @ w_k, memory @ w_v, words[:, None])
 
 
 def causal(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
@@ -68,102 +52,77 @@ def causal(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: A
     return attention(x @ w_q, memory @ w_k, memory @ w_v, mask)
 
 
-def matrices_swapped(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_k, memory @ w_q, memory @ w_v, words[None])
-
-
-def values_by_w_k(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, memory @ w_k, memory @ w_k, words[None])
-
-
 LESSON = Lesson(
     questions=[calls("cross_attention", right, *given, names="x memory w_q w_k w_v words") for given in GIVEN],
-    wrongs=[
-        Wrong(
-            "itself",
-            {"cross_attention": itself},
-            Message(
+    wrongs={
+        "cross_attention": [
+            Wrong(
+                "itself",
+                itself,
                 "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
-                "values come from memory."
+                "values come from memory.",
+                mistake="C1",
             ),
-            mistake="C1",
-        ),
-        Wrong(
-            "memory only",
-            {"cross_attention": memory_only},
-            Message(
+            Wrong(
+                "memory only",
+                memory_only,
                 "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
-                "which gives {right}."
+                "which gives {right}.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "roles swapped",
-            {"cross_attention": roles_swapped},
-            Message(
+            Wrong(
+                "roles swapped",
+                roles_swapped,
                 "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
-                "= x @ w_q."
+                "= x @ w_q.",
+                shapes,
+                mistake="C5",
             ),
-            shapes,
-            mistake="C5",
-        ),
-        Wrong(
-            "values from x",
-            {"cross_attention": values_from_x},
-            Message(
+            Wrong(
+                "values from x",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, x @ w_v, words[None]),
                 "the keys come from memory but the values from x, so the weights of source words are put on target "
-                "words; where the lengths differ it doesn't even fit. Both from memory."
+                "words; where the lengths differ it doesn't even fit. Both from memory.",
             ),
-        ),
-        Wrong(
-            "keys from x",
-            {"cross_attention": keys_from_x},
-            Message(
+            Wrong(
+                "keys from x",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, x @ w_k, memory @ w_v, words[None]),
                 "the values come from memory but the keys from x: the target finds itself and takes the source's "
-                "words. Both from memory."
+                "words. Both from memory.",
             ),
-        ),
-        Wrong(
-            "no mask",
-            {"cross_attention": no_mask},
-            Message("the padding of the memory is attended to: `words` isn't used."),
-            mistake="M3",
-        ),
-        Wrong(
-            "inverted",
-            {"cross_attention": inverted},
-            Message(
+            Wrong("no mask", no_mask, "the padding of the memory is attended to: `words` isn't used.", mistake="M3"),
+            Wrong(
+                "inverted",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_v, ~words[None]),
                 "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or "
-                "“== False”) out."
+                "“== False”) out.",
+                mistake="M1",
             ),
-            mistake="M1",
-        ),
-        Wrong(
-            "on rows",
-            {"cross_attention": on_rows},
-            Message(
-                "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :]."
+            Wrong(
+                "on rows",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_v, words[:, None]),
+                "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :].",
+                mistake="M11",
             ),
-            mistake="M11",
-        ),
-        Wrong(
-            "causal",
-            {"cross_attention": causal},
-            Message("a causal mask has no place here: the whole source may be read from the first word on."),
-        ),
-        Wrong(
-            "matrices swapped",
-            {"cross_attention": matrices_swapped},
-            Message("w_q and w_k changed places."),
-            mistake="P1",
-        ),
-        Wrong(
-            "values by w_k",
-            {"cross_attention": values_by_w_k},
-            Message("your values were made with w_k; they need w_v."),
-            mistake="P1",
-        ),
-    ],
+            Wrong(
+                "causal",
+                causal,
+                "a causal mask has no place here: the whole source may be read from the first word on.",
+            ),
+            Wrong(
+                "matrices swapped",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_k, memory @ w_q, memory @ w_v, words[None]),
+                "w_q and w_k changed places.",
+                mistake="P1",
+            ),
+            Wrong(
+                "values by w_k",
+                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_k, words[None]),
+                "your values were made with w_k; they need w_v.",
+                mistake="P1",
+            ),
+        ],
+    },
     hints={
         "cross_attention": [
             Message("Who asks? The text being written, x. Who answers? The memory."),

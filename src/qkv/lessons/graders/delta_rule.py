@@ -43,7 +43,7 @@ def right_gated(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Arra
     return delta(q, k, v, np.log(gamma), beta).output
 
 
-def _write(change: str) -> dict[str, object]:
+def _write(change: str) -> object:
     def write(state: Array, k: Array, v: Array, beta: float) -> Array:
         held = state @ k if change == "wrong axis" else state.T @ k
         if change == "fades everything":
@@ -61,7 +61,7 @@ def _write(change: str) -> dict[str, object]:
         }
         return state + np.outer(k, told.get(change, beta * (v - held)))
 
-    return {"write": write}
+    return write
 
 
 def _text(change: str) -> Callable[[Array, Array, Array, Array, Array], Array]:
@@ -87,12 +87,12 @@ def _text(change: str) -> Callable[[Array, Array, Array, Array, Array], Array]:
     return read
 
 
-def _plain(change: str) -> dict[str, object]:
-    return {"delta_rule": lambda q, k, v, beta: _text(change)(q, k, v, beta, np.ones(len(q)))}
+def _plain(change: str) -> object:
+    return lambda q, k, v, beta: _text(change)(q, k, v, beta, np.ones(len(q)))
 
 
-def _gated(change: str) -> dict[str, object]:
-    return {"gated_delta_rule": _text(change)}
+def _gated(change: str) -> object:
+    return _text(change)
 
 
 LESSON = Lesson(
@@ -101,140 +101,124 @@ LESSON = Lesson(
         *(calls("delta_rule", right, *given, names="q k v beta") for given in TEXTS),
         *(calls("gated_delta_rule", right_gated, *given, names="q k v beta gamma") for given in FADING),
     ],
-    wrongs=[
-        Wrong(
-            "added",
-            _write("added"),
-            Message(
+    wrongs={
+        "write": [
+            Wrong(
+                "added",
+                _write("added"),
                 "you write without taking out what the key held: after Paris and Rome it holds both. Write the difference, "
-                "β · k (v − held)ᵀ with held = Sᵀ k."
+                "β · k (v − held)ᵀ with held = Sᵀ k.",
+                mistake="L5",
             ),
-            mistake="L5",
-        ),
-        Wrong(
-            "no share",
-            _write("no share"),
-            Message("β isn't used: everything is overwritten whole ({got} instead of {want})."),
-            furthest,
-            mistake="L5",
-        ),
-        Wrong(
-            "all removed",
-            _write("all removed"),
-            Message(
-                "you take out all that the key held but write only the share β of v. The share is of both: β · (v − held)."
+            Wrong(
+                "no share",
+                _write("no share"),
+                "β isn't used: everything is overwritten whole ({got} instead of {want}).",
+                furthest,
+                mistake="L5",
             ),
-            mistake="L5",
-        ),
-        Wrong(
-            "all written",
-            _write("all written"),
-            Message(
-                "you take out the share β of what the key held but write all of v. The share is of both: β · (v − held)."
+            Wrong(
+                "all removed",
+                _write("all removed"),
+                "you take out all that the key held but write only the share β of v. The share is of both: β · (v − held).",
+                mistake="L5",
             ),
-            mistake="L5",
-        ),
-        Wrong(
-            "fades everything",
-            _write("fades everything"),
-            Message(
-                "(1 − β) · S fades the whole state, also what other keys hold. Only what k holds may change: held = Sᵀ k."
+            Wrong(
+                "all written",
+                _write("all written"),
+                "you take out the share β of what the key held but write all of v. The share is of both: β · (v − held).",
+                mistake="L5",
             ),
-        ),
-        Wrong(
-            "wrong axis",
-            _write("wrong axis"),
-            Message(
+            Wrong(
+                "fades everything",
+                _write("fades everything"),
+                "(1 − β) · S fades the whole state, also what other keys hold. Only what k holds may change: held = Sᵀ k.",
+            ),
+            Wrong(
+                "wrong axis",
+                _write("wrong axis"),
                 "held is computed along the wrong axis: S k adds up over the values. A key looks along the rows of S: Sᵀ k, "
-                "state.T @ k or k @ state, (e,)."
+                "state.T @ k or k @ state, (e,).",
             ),
-        ),
-        Wrong(
-            "other sign",
-            _write("other sign"),
-            Message("the sign is turned round: the state moves away from v. v − held, not held − v."),
-        ),
-        Wrong(
-            "replaced", _write("replaced"), Message("the old state is gone: what other keys hold has to stay. S + …")
-        ),
-        Wrong(
-            "turned round",
-            _write("turned round"),
-            Message("rows and columns are exchanged: np.outer(k, …) is (d, e), one row for every number of the key."),
-        ),
-        Wrong(
-            "looked up once",
-            _plain("looked up once"),
-            Message(
+            Wrong(
+                "other sign",
+                _write("other sign"),
+                "the sign is turned round: the state moves away from v. v − held, not held − v.",
+            ),
+            Wrong("replaced", _write("replaced"), "the old state is gone: what other keys hold has to stay. S + …"),
+            Wrong(
+                "turned round",
+                _write("turned round"),
+                "rows and columns are exchanged: np.outer(k, …) is (d, e), one row for every number of the key.",
+            ),
+        ],
+        "delta_rule": [
+            Wrong(
+                "looked up once",
+                _plain("looked up once"),
                 "every word finds the key empty: held comes from the state before the text. It has to be looked up in the "
-                "state as the word before left it."
+                "state as the word before left it.",
             ),
-        ),
-        Wrong(
-            "beta unused",
-            _plain("no share"),
-            Message("beta isn't used: every word overwrites whole. Hand beta[i] to write."),
-            mistake="L5",
-        ),
-        Wrong(
-            "read first",
-            _plain("read first"),
-            Message("you read before you write: the first word gets 0. Write, then y = q · S."),
-        ),
-        Wrong(
-            "not carried",
-            _plain("not carried"),
-            Message("each word writes into an empty state. Keep what write returns: state = write(state, …)."),
-        ),
-        Wrong(
-            "end",
-            _plain("end"),
-            Message("every word reads the state as it is at the end, and so sees the future. Read inside the loop."),
-        ),
-        Wrong("unused", _gated("unused"), Message("gamma isn't used: nothing fades."), mistake="L4"),
-        Wrong(
-            "after",
-            _gated("after"),
-            Message(
-                "you fade after the write: what was just written has faded already when it is read. First γ · S, then write."
+            Wrong(
+                "beta unused",
+                _plain("no share"),
+                "beta isn't used: every word overwrites whole. Hand beta[i] to write.",
+                mistake="L5",
             ),
-            mistake="L4",
-        ),
-        Wrong(
-            "looked up first",
-            _gated("looked up first"),
-            Message(
+            Wrong(
+                "read first",
+                _plain("read first"),
+                "you read before you write: the first word gets 0. Write, then y = q · S.",
+            ),
+            Wrong(
+                "not carried",
+                _plain("not carried"),
+                "each word writes into an empty state. Keep what write returns: state = write(state, …).",
+            ),
+            Wrong(
+                "end",
+                _plain("end"),
+                "every word reads the state as it is at the end, and so sees the future. Read inside the loop.",
+            ),
+        ],
+        "gated_delta_rule": [
+            Wrong("unused", _gated("unused"), "gamma isn't used: nothing fades.", mistake="L4"),
+            Wrong(
+                "after",
+                _gated("after"),
+                "you fade after the write: what was just written has faded already when it is read. First γ · S, then write.",
+                mistake="L4",
+            ),
+            Wrong(
+                "looked up first",
+                _gated("looked up first"),
                 "held is looked up before the state fades, so more is taken out than is left. First γ · S; look up and write "
-                "in the faded state."
+                "in the faded state.",
+                mistake="L4",
             ),
-            mistake="L4",
-        ),
-        Wrong(
-            "late",
-            _gated("late"),
-            Message(
+            Wrong(
+                "late",
+                _gated("late"),
                 "the decay comes one word late: word i fades by the γ of the word before (or you fade at the end of the "
-                "loop). gamma[i] comes before the write of word i."
+                "loop). gamma[i] comes before the write of word i.",
+                mistake="L4",
             ),
-            mistake="L4",
-        ),
-        Wrong(
-            "twice",
-            _gated("twice"),
-            Message("the state fades twice at every word ({got} instead of {want})."),
-            furthest,
-            mistake="L4",
-        ),
-        Wrong(
-            "whole vector",
-            _gated("whole vector"),
-            Message(
+            Wrong(
+                "twice",
+                _gated("twice"),
+                "the state fades twice at every word ({got} instead of {want}).",
+                furthest,
+                mistake="L4",
+            ),
+            Wrong(
+                "whole vector",
+                _gated("whole vector"),
                 "the decay is on the wrong axis: gamma holds one number for each word, and you multiply the rows of S by all "
-                "of them. It is one number now: gamma[i]."
+                "of them. It is one number now: gamma[i].",
+                mistake="L1",
             ),
-            mistake="L1",
-        ),
-    ],
+        ],
+    },
     hints={
         "write": [
             Message("What would a query equal to k read? That is `held = state.T @ k`, (e,)."),

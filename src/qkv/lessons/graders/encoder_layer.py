@@ -70,14 +70,14 @@ def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None)
     return Question("EncoderLayer", shown + ("" if mask is None else f", mask {tuple(mask.shape)}"), ask, right)
 
 
-def _wired(forward: Callable[[solved.EncoderLayer, Tensor, Tensor | None, Feed], Tensor]) -> dict[str, object]:
+def _wired(forward: Callable[[solved.EncoderLayer, Tensor, Tensor | None, Feed], Tensor]) -> object:
     """The right layer with another forward; `forward(layer, x, mask, feed)`."""
 
     class Variant(solved.EncoderLayer):
         def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
             return forward(self, x, mask, lambda t: self.down(torch.relu(self.up(t))))
 
-    return {"EncoderLayer": Variant}
+    return Variant
 
 
 def post_norm(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
@@ -171,121 +171,98 @@ def norm_on_branch_end(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, f
 
 LESSON = Lesson(
     questions=[_layer(*given) for given in LAYERS],
-    wrongs=[
-        Wrong(
-            "post-norm",
-            _wired(post_norm),
-            Message(
+    wrongs={
+        "EncoderLayer": [
+            Wrong(
+                "post-norm",
+                _wired(post_norm),
                 "you normalise after the sum, as the first Transformer did (post-norm). Here the norm stands before "
-                "each part: x + attention(norm1(x))."
+                "each part: x + attention(norm1(x)).",
             ),
-        ),
-        Wrong(
-            "from normed",
-            _wired(from_normed),
-            Message(
+            Wrong(
+                "from normed",
+                _wired(from_normed),
                 "the residual starts from the normalised x: x = norm1(x) overwrites the x that should go straight "
-                "through. Keep x, and give norm1(x) to the attention only."
+                "through. Keep x, and give norm1(x) to the attention only.",
+                mistake="T5",
             ),
-            mistake="T5",
-        ),
-        Wrong(
-            "second from normed",
-            _wired(second_from_normed),
-            Message(
-                "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself."
+            Wrong(
+                "second from normed",
+                _wired(second_from_normed),
+                "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself.",
+                mistake="T5",
             ),
-            mistake="T5",
-        ),
-        Wrong(
-            "no residuals",
-            _wired(no_residuals),
-            Message("both sums are missing: x + … in each line. Without them deep stacks hardly train."),
-            mistake="T6",
-        ),
-        Wrong(
-            "no first residual", _wired(no_first), Message("the first sum is missing: x + attention(…)."), mistake="T6"
-        ),
-        Wrong(
-            "no second residual",
-            _wired(no_second),
-            Message("the second sum is missing: x + feed-forward(…)."),
-            mistake="T6",
-        ),
-        Wrong(
-            "from input",
-            _wired(from_input),
-            Message(
+            Wrong(
+                "no residuals",
+                _wired(no_residuals),
+                "both sums are missing: x + … in each line. Without them deep stacks hardly train.",
+                mistake="T6",
+            ),
+            Wrong("no first residual", _wired(no_first), "the first sum is missing: x + attention(…).", mistake="T6"),
+            Wrong(
+                "no second residual", _wired(no_second), "the second sum is missing: x + feed-forward(…).", mistake="T6"
+            ),
+            Wrong(
+                "from input",
+                _wired(from_input),
                 "the feed-forward is added to the layer's input, so what attention found is thrown away again. Add it "
-                "to the x that the first line made."
+                "to the x that the first line made.",
+                mistake="T6",
             ),
-            mistake="T6",
-        ),
-        Wrong(
-            "parallel",
-            _wired(parallel),
-            Message(
+            Wrong(
+                "parallel",
+                _wired(parallel),
                 "attention and feed-forward both read the input, side by side. Some models (GPT-J) do, but here the "
-                "second reads what the first has made."
+                "second reads what the first has made.",
             ),
-        ),
-        Wrong(
-            "no norms",
-            _wired(no_norms),
-            Message("neither norm is used ({got} instead of {want})."),
-            furthest,
-            mistake="T6",
-        ),
-        Wrong(
-            "norm1 twice",
-            _wired(norm1_twice),
-            Message("norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained."),
-            mistake="T6",
-        ),
-        Wrong(
-            "second unnormed", _wired(second_unnormed), Message("the feed-forward gets x without norm2."), mistake="T6"
-        ),
-        Wrong(
-            "no relu",
-            _wired(no_relu),
-            Message(
-                "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…)))."
+            Wrong(
+                "no norms", _wired(no_norms), "neither norm is used ({got} instead of {want}).", furthest, mistake="T6"
             ),
-        ),
-        Wrong("relu last", _wired(relu_last), Message("relu stands behind down; it belongs between up and down.")),
-        Wrong(
-            "gelu",
-            _wired(gelu),
-            Message("you used gelu. Good models do; here relu is asked for, so that numbers can be compared."),
-        ),
-        Wrong(
-            "mask lost",
-            _wired(mask_lost),
-            Message("right without a mask; with one, it never reaches the attention: self.attention(…, mask)."),
-            mistake="M3",
-        ),
-        Wrong(
-            "mask inverted",
-            _wired(mask_inverted),
-            Message("the mask is turned round on its way: True = may attend, there as here."),
-            mistake="M1",
-        ),
-        Wrong(
-            "only attention",
-            _wired(only_attention),
-            Message("the second half is missing: x + feed-forward(norm2(x))."),
-            mistake="T6",
-        ),
-        Wrong(
-            "norm behind",
-            _wired(norm_on_branch_end),
-            Message(
+            Wrong(
+                "norm1 twice",
+                _wired(norm1_twice),
+                "norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained.",
+                mistake="T6",
+            ),
+            Wrong("second unnormed", _wired(second_unnormed), "the feed-forward gets x without norm2.", mistake="T6"),
+            Wrong(
+                "no relu",
+                _wired(no_relu),
+                "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…))).",
+            ),
+            Wrong("relu last", _wired(relu_last), "relu stands behind down; it belongs between up and down."),
+            Wrong(
+                "gelu",
+                _wired(gelu),
+                "you used gelu. Good models do; here relu is asked for, so that numbers can be compared.",
+            ),
+            Wrong(
+                "mask lost",
+                _wired(mask_lost),
+                "right without a mask; with one, it never reaches the attention: self.attention(…, mask).",
+                mistake="M3",
+            ),
+            Wrong(
+                "mask inverted",
+                _wired(mask_inverted),
+                "the mask is turned round on its way: True = may attend, there as here.",
+                mistake="M1",
+            ),
+            Wrong(
+                "only attention",
+                _wired(only_attention),
+                "the second half is missing: x + feed-forward(norm2(x)).",
+                mistake="T6",
+            ),
+            Wrong(
+                "norm behind",
+                _wired(norm_on_branch_end),
                 "the norms stand on the branch but behind each part: norm1(attention(x)). They go before: "
-                "attention(norm1(x))."
+                "attention(norm1(x)).",
+                mistake="T6",
             ),
-            mistake="T6",
-        ),
-    ],
+        ],
+    },
     hints={
         "EncoderLayer": [
             Message("Two lines, each of the form x = x + part(norm(x))."),

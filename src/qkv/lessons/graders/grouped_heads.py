@@ -62,23 +62,7 @@ def first_only(x: Tensor, n_head: int) -> Tensor:
     return x[:, :1].repeat(1, n_head, 1, 1)
 
 
-def averaged(x: Tensor, n_head: int) -> Tensor:
-    return x.mean(1, keepdim=True).repeat(1, n_head, 1, 1)
-
-
-def on_words(x: Tensor, n_head: int) -> Tensor:
-    return x.repeat_interleave(n_head // x.shape[1], dim=2)
-
-
-def heads_times(x: Tensor, n_head: int) -> Tensor:
-    return x.repeat_interleave(n_head, dim=1)
-
-
-def unchanged(x: Tensor, n_head: int) -> Tensor:
-    return x
-
-
-def _gqa(**change: Any) -> dict[str, object]:
+def _gqa(**change: Any) -> object:
     """The right attention with one thing done otherwise."""
 
     class Variant(solved.GroupedQueryAttention):
@@ -95,7 +79,7 @@ def _gqa(**change: Any) -> dict[str, object]:
             )
             return heads if change.get("out") == "left out" else self.out(heads)
 
-    return {"GroupedQueryAttention": Variant}
+    return Variant
 
 
 LESSON = Lesson(
@@ -103,93 +87,81 @@ LESSON = Lesson(
         *(calls("spread", right_spread, *given, names="x n_head") for given in SPREADS),
         *(_module(*given) for given in MODULES),
     ],
-    wrongs=[
-        Wrong(
-            "tiled",
-            {"spread": tiled},
-            Message(
+    wrongs={
+        "spread": [
+            Wrong(
+                "tiled",
+                tiled,
                 "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours "
-                "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat."
+                "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat.",
+                mistake="H8",
             ),
-            mistake="H8",
-        ),
-        Wrong(
-            "first only", {"spread": first_only}, Message("every query head got key head 0; the others are never used.")
-        ),
-        Wrong(
-            "averaged",
-            {"spread": averaged},
-            Message("the key heads were averaged. Each query head uses one of them, as it is."),
-        ),
-        Wrong(
-            "on words",
-            {"spread": on_words},
-            Message("you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}."),
-            shapes,
-        ),
-        Wrong(
-            "heads times",
-            {"spread": heads_times},
-            Message("you have {shape}: each head is repeated n_head times. H // G times makes {right}."),
-            shapes,
-        ),
-        Wrong(
-            "unchanged", {"spread": unchanged}, Message("nothing was repeated: {shape}, and {right} is right."), shapes
-        ),
-        Wrong(
-            "all tiled",
-            _gqa(keys=tiled, values=tiled),
-            Message("in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread."),
-            mistake="H8",
-        ),
-        Wrong(
-            "values tiled",
-            _gqa(values=tiled),
-            Message(
+            Wrong("first only", first_only, "every query head got key head 0; the others are never used."),
+            Wrong(
+                "averaged",
+                lambda x, n_head: x.mean(1, keepdim=True).repeat(1, n_head, 1, 1),
+                "the key heads were averaged. Each query head uses one of them, as it is.",
+            ),
+            Wrong(
+                "on words",
+                lambda x, n_head: x.repeat_interleave(n_head // x.shape[1], dim=2),
+                "you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}.",
+                shapes,
+            ),
+            Wrong(
+                "heads times",
+                lambda x, n_head: x.repeat_interleave(n_head, dim=1),
+                "you have {shape}: each head is repeated n_head times. H // G times makes {right}.",
+                shapes,
+            ),
+            Wrong("unchanged", lambda x, n_head: x, "nothing was repeated: {shape}, and {right} is right.", shapes),
+        ],
+        "GroupedQueryAttention": [
+            Wrong(
+                "all tiled",
+                _gqa(keys=tiled, values=tiled),
+                "in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread.",
+                mistake="H8",
+            ),
+            Wrong(
+                "values tiled",
+                _gqa(values=tiled),
                 "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
-                "for both."
+                "for both.",
+                mistake="H8",
             ),
-            mistake="H8",
-        ),
-        Wrong(
-            "all first",
-            _gqa(keys=first_only, values=first_only),
-            Message("all query heads use the first key/value head."),
-        ),
-        Wrong(
-            "by width",
-            _gqa(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
-            furthest,
-            mistake="S3",
-        ),
-        Wrong("unscaled", _gqa(scale=lambda x, q: 1.0), Message("the scores aren't divided by √D."), mistake="S2"),
-        Wrong(
-            "mask ignored",
-            _gqa(mask="ignored"),
-            Message("right without a mask; with one, nothing changes."),
-            mistake="M3",
-        ),
-        Wrong(
-            "mask inverted",
-            _gqa(mask="inverted"),
-            Message("the mask is turned round: True = may attend, so fill where ~mask."),
-            mistake="M1",
-        ),
-        Wrong(
-            "view merge",
-            _gqa(merge="viewed"),
-            Message("the heads were merged without transpose(1, 2): words are mixed."),
-            mistake="H2",
-        ),
-        Wrong("no output matrix", _gqa(out="left out"), Message("self.out isn't used."), mistake="P4"),
-        Wrong(
-            "over heads",
-            _gqa(dim=1),
-            Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
-            mistake="X3",
-        ),
-    ],
+            Wrong(
+                "all first", _gqa(keys=first_only, values=first_only), "all query heads use the first key/value head."
+            ),
+            Wrong(
+                "by width",
+                _gqa(scale=lambda x, q: x.shape[-1] ** 0.5),
+                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
+                furthest,
+                mistake="S3",
+            ),
+            Wrong("unscaled", _gqa(scale=lambda x, q: 1.0), "the scores aren't divided by √D.", mistake="S2"),
+            Wrong(
+                "mask ignored", _gqa(mask="ignored"), "right without a mask; with one, nothing changes.", mistake="M3"
+            ),
+            Wrong(
+                "mask inverted",
+                _gqa(mask="inverted"),
+                "the mask is turned round: True = may attend, so fill where ~mask.",
+                mistake="M1",
+            ),
+            Wrong(
+                "view merge",
+                _gqa(merge="viewed"),
+                "the heads were merged without transpose(1, 2): words are mixed.",
+                mistake="H2",
+            ),
+            Wrong("no output matrix", _gqa(out="left out"), "self.out isn't used.", mistake="P4"),
+            Wrong(
+                "over heads", _gqa(dim=1), "the softmax runs over the heads (dim=1). dim=-1, the keys.", mistake="X3"
+            ),
+        ],
+    },
     hints={
         "spread": [
             Message(

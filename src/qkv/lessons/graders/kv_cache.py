@@ -45,7 +45,7 @@ def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question
     return Question("CachedAttention", f"CachedAttention({width}, {n_head}), words {words}", ask, right, tolerance=3e-5)
 
 
-def _variant(**change: Any) -> dict[str, object]:
+def _variant(**change: Any) -> object:
     """The right module with one thing done otherwise."""
 
     class Variant(solved.CachedAttention):
@@ -83,7 +83,7 @@ def _variant(**change: Any) -> dict[str, object]:
             output = self.out(heads.transpose(1, 2).flatten(2))
             return output, new if change.get("returns") == "new" else (k, v)
 
-    return {"CachedAttention": Variant}
+    return Variant
 
 
 LESSON = Lesson(
@@ -91,112 +91,98 @@ LESSON = Lesson(
         _chunked(chunks, *sizes)
         for chunks, sizes in zip(CHUNKS, [(2, 12, 3), (1, 8, 2), (3, 8, 1), (2, 12, 2), (1, 8, 4)], strict=True)
     ],
-    wrongs=[
-        Wrong(
-            "from 0",
-            _variant(places="from 0"),
-            Message(
+    wrongs={
+        "CachedAttention": [
+            Wrong(
+                "from 0",
+                _variant(places="from 0"),
                 "all at once is right; in chunks, every chunk is turned as if it began at place 0. The new words "
-                "stand behind the cache: places past … past + N − 1, past = cache[0].shape[2]."
+                "stand behind the cache: places past … past + N − 1, past = cache[0].shape[2].",
+                mistake="K1",
             ),
-            mistake="K1",
-        ),
-        Wrong("unturned", _variant(turn="none"), Message("no positions: rotate q and k, both.")),
-        Wrong(
-            "queries only",
-            _variant(turn="queries"),
-            Message(
-                "only the queries are turned. The keys must be too, or the scores don't depend on the distance alone."
+            Wrong("unturned", _variant(turn="none"), "no positions: rotate q and k, both."),
+            Wrong(
+                "queries only",
+                _variant(turn="queries"),
+                "only the queries are turned. The keys must be too, or the scores don't depend on the distance alone.",
             ),
-        ),
-        Wrong(
-            "values too",
-            _variant(turn="values"),
-            Message("the values are turned too. Leave v as it is: only q and k are turned."),
-        ),
-        Wrong(
-            "turned again",
-            _variant(turn="again"),
-            Message(
+            Wrong(
+                "values too",
+                _variant(turn="values"),
+                "the values are turned too. Leave v as it is: only q and k are turned.",
+            ),
+            Wrong(
+                "turned again",
+                _variant(turn="again"),
                 "the cached keys are turned again at every step: you rotate old and new together, and keep the "
-                "result. Turn the new keys before they join the cache (or keep unturned keys there)."
+                "result. Turn the new keys before they join the cache (or keep unturned keys there).",
+                mistake="K1",
             ),
-            mistake="K1",
-        ),
-        Wrong(
-            "forgotten",
-            _variant(join="forgotten"),
-            Message(
+            Wrong(
+                "forgotten",
+                _variant(join="forgotten"),
                 "the first chunk is right; from the second on, the new words see only each other. Put the cached k "
-                "and v before the new ones: torch.cat(…, dim=2)."
+                "and v before the new ones: torch.cat(…, dim=2).",
             ),
-        ),
-        Wrong(
-            "front",
-            _variant(join="front"),
-            Message(
+            Wrong(
+                "front",
+                _variant(join="front"),
                 "new keys are put before the old ones, so the mask hides the wrong words. Old first: "
-                "torch.cat([cache[0], k], dim=2)."
+                "torch.cat([cache[0], k], dim=2).",
             ),
-        ),
-        Wrong(
-            "keys only",
-            _variant(join="keys"),
-            Message("only the keys are joined with the cache, the values aren't: there are more weights than values."),
-        ),
-        Wrong(
-            "returns new",
-            _variant(returns="new"),
-            Message(
+            Wrong(
+                "keys only",
+                _variant(join="keys"),
+                "only the keys are joined with the cache, the values aren't: there are more weights than values.",
+            ),
+            Wrong(
+                "returns new",
+                _variant(returns="new"),
                 "the cache you return holds only the newest words: after two chunks the first is forgotten. Return "
-                "old and new together."
+                "old and new together.",
             ),
-        ),
-        Wrong(
-            "corner",
-            _variant(mask="corner"),
-            Message(
+            Wrong(
+                "corner",
+                _variant(mask="corner"),
                 "your triangle starts in the upper left corner: with 4 words kept, the next one sees only key 0. Word "
-                "past + i may see keys 0 … past + i. (PyTorch's is_causal has this trap.)"
+                "past + i may see keys 0 … past + i. (PyTorch's is_causal has this trap.)",
+                mistake="K2",
             ),
-            mistake="K2",
-        ),
-        Wrong(
-            "no mask",
-            _variant(mask="none"),
-            Message("there is no causal mask: words see the future of their own chunk."),
-            mistake="M14",
-        ),
-        Wrong(
-            "masked at first",
-            _variant(mask="first"),
-            Message(
+            Wrong(
+                "no mask",
+                _variant(mask="none"),
+                "there is no causal mask: words see the future of their own chunk.",
+                mistake="M14",
+            ),
+            Wrong(
+                "masked at first",
+                _variant(mask="first"),
                 "one word at a time is right, several at once aren't: with a cache you leave the mask out, and the "
-                "new words see each other's future."
+                "new words see each other's future.",
+                mistake="K3",
             ),
-            mistake="K3",
-        ),
-        Wrong(
-            "inverted",
-            _variant(mask="inverted"),
-            Message("the mask is turned round: words see only what comes later (and the last sees nothing, NaN)."),
-            mistake="M1",
-        ),
-        Wrong(
-            "by width",
-            _variant(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Message("the scale is √C ({got} instead of {want}). A head is D wide: √D."),
-            furthest,
-            mistake="S3",
-        ),
-        Wrong(
-            "unscaled",
-            _variant(scale=lambda x, q: 1.0),
-            Message("the scores aren't divided by √D ({got} instead of {want})."),
-            furthest,
-            mistake="S2",
-        ),
-    ],
+            Wrong(
+                "inverted",
+                _variant(mask="inverted"),
+                "the mask is turned round: words see only what comes later (and the last sees nothing, NaN).",
+                mistake="M1",
+            ),
+            Wrong(
+                "by width",
+                _variant(scale=lambda x, q: x.shape[-1] ** 0.5),
+                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
+                furthest,
+                mistake="S3",
+            ),
+            Wrong(
+                "unscaled",
+                _variant(scale=lambda x, q: 1.0),
+                "the scores aren't divided by √D ({got} instead of {want}).",
+                furthest,
+                mistake="S2",
+            ),
+        ],
+    },
     hints={
         "CachedAttention": [
             Message(

@@ -51,30 +51,6 @@ def right_packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
     return np.concatenate([_mixed(q[piece], k[piece], v[piece]).output for piece in pieces])
 
 
-def with_softmax(q: Array, k: Array, v: Array) -> Array:
-    return softmax(np.where(np.tri(len(q), dtype=bool), q @ k.T, -np.inf)) @ v
-
-
-def scaled(q: Array, k: Array, v: Array) -> Array:
-    return right_parallel(q / np.sqrt(q.shape[1]), k, v)
-
-
-def no_mask(q: Array, k: Array, v: Array) -> Array:
-    return q @ (k.T @ v)
-
-
-def strict(q: Array, k: Array, v: Array) -> Array:
-    return np.tril(q @ k.T, -1) @ v
-
-
-def upper(q: Array, k: Array, v: Array) -> Array:
-    return np.triu(q @ k.T) @ v
-
-
-def other_way(q: Array, k: Array, v: Array) -> Array:
-    return np.tril(k @ q.T) @ v
-
-
 def shares(q: Array, k: Array, v: Array) -> Array:
     weights = np.tril(q @ k.T)
     return weights / weights.sum(-1, keepdims=True) @ v
@@ -94,11 +70,11 @@ def _read(q: Array, k: Array, v: Array, change: str) -> tuple[Array, Array]:
     return output, state.T if change == "transposed" else state
 
 
-def _recurrent(change: str) -> dict[str, object]:
-    return {"recurrent": lambda q, k, v: _read(q, k, v, change)}
+def _recurrent(change: str) -> object:
+    return lambda q, k, v: _read(q, k, v, change)
 
 
-def _packed(change: str) -> dict[str, object]:
+def _packed(change: str) -> object:
     def packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
         state = np.zeros((k.shape[1], v.shape[1]))
         output = np.zeros((len(q), v.shape[1]))
@@ -116,7 +92,7 @@ def _packed(change: str) -> dict[str, object]:
                 output[i] = q[i] @ np.outer(k[i], v[i])
         return output
 
-    return {"packed": packed}
+    return packed
 
 
 def old_text(got: Array, want: Array) -> dict[str, object]:
@@ -134,133 +110,115 @@ LESSON = Lesson(
         ),
         *(calls("packed", right_packed, *given, names="q k v begins") for given in TEXTS),
     ],
-    wrongs=[
-        Wrong(
-            "softmax",
-            {"parallel": with_softmax},
-            Message(
+    wrongs={
+        "parallel": [
+            Wrong(
+                "softmax",
+                lambda q, k, v: softmax(np.where(np.tri(len(q), dtype=bool), q @ k.T, -np.inf)) @ v,
                 "there is still a softmax ({got} instead of {want}). With it the sum over the words can't be made before "
-                "the query is known, and there is no recurrence. Take the scores as they are."
+                "the query is known, and there is no recurrence. Take the scores as they are.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "scaled",
-            {"parallel": scaled},
-            Message("the scores are divided by √d. That was for the softmax; here they are taken as they are."),
-        ),
-        Wrong(
-            "no mask",
-            {"parallel": no_mask},
-            Message(
+            Wrong(
+                "scaled",
+                lambda q, k, v: right_parallel(q / np.sqrt(q.shape[1]), k, v),
+                "the scores are divided by √d. That was for the softmax; here they are taken as they are.",
+            ),
+            Wrong(
+                "no mask",
+                lambda q, k, v: q @ (k.T @ v),
                 "every word sees all the others, the later ones too. (q @ (k.T @ v) is quick, but it is the sum over all "
-                "words.) Set the scores after the diagonal to 0: np.tril(q @ k.T)."
+                "words.) Set the scores after the diagonal to 0: np.tril(q @ k.T).",
             ),
-        ),
-        Wrong(
-            "strict",
-            {"parallel": strict},
-            Message("no word sees itself, and the first gets 0. The diagonal belongs to it: j ≤ i, not j < i."),
-            mistake="M12",
-        ),
-        Wrong(
-            "upper",
-            {"parallel": upper},
-            Message("your triangle points the other way: words see what comes later. np.tril, not np.triu."),
-            mistake="M12",
-        ),
-        Wrong(
-            "other way",
-            {"parallel": other_way},
-            Message(
-                "row i of your table holds what key i is to every query. It should be query i: q @ k.T, not k @ q.T."
+            Wrong(
+                "strict",
+                lambda q, k, v: np.tril(q @ k.T, -1) @ v,
+                "no word sees itself, and the first gets 0. The diagonal belongs to it: j ≤ i, not j < i.",
+                mistake="M12",
             ),
-        ),
-        Wrong(
-            "shares",
-            {"parallel": shares},
-            Message(
+            Wrong(
+                "upper",
+                lambda q, k, v: np.triu(q @ k.T) @ v,
+                "your triangle points the other way: words see what comes later. np.tril, not np.triu.",
+                mistake="M12",
+            ),
+            Wrong(
+                "other way",
+                lambda q, k, v: np.tril(k @ q.T) @ v,
+                "row i of your table holds what key i is to every query. It should be query i: q @ k.T, not k @ q.T.",
+            ),
+            Wrong(
+                "shares",
+                shares,
                 "you divide each row by its sum. Scores may be negative, so that sum may be near 0: here nothing is "
-                "divided ({got} instead of {want})."
+                "divided ({got} instead of {want}).",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "read first",
-            _recurrent("read first"),
-            Message(
-                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q · S."
+        ],
+        "recurrent": [
+            Wrong(
+                "read first",
+                _recurrent("read first"),
+                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q · S.",
             ),
-        ),
-        Wrong(
-            "replaced",
-            _recurrent("replaced"),
-            Message("S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ."),
-        ),
-        Wrong(
-            "turned round",
-            _recurrent("turned round"),
-            Message(
+            Wrong(
+                "replaced",
+                _recurrent("replaced"),
+                "S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ.",
+            ),
+            Wrong(
+                "turned round",
+                _recurrent("turned round"),
                 "you write v kᵀ instead of k vᵀ: rows and columns of S are exchanged. np.outer(k[i], v[i]) is (d, e), one "
-                "row for every number of the key."
+                "row for every number of the key.",
             ),
-        ),
-        Wrong(
-            "transposed",
-            _recurrent("transposed"),
-            Message(
-                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of k."
+            Wrong(
+                "transposed",
+                _recurrent("transposed"),
+                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of k.",
             ),
-        ),
-        Wrong(
-            "end",
-            _recurrent("end"),
-            Message(
+            Wrong(
+                "end",
+                _recurrent("end"),
                 "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if you "
                 "keep the states in a list: state += … changes the one array that stands there N times, state = state + … "
-                "makes a new one."
+                "makes a new one.",
             ),
-        ),
-        Wrong(
-            "not emptied",
-            _packed("not emptied"),
-            Message(
+        ],
+        "packed": [
+            Wrong(
+                "not emptied",
+                _packed("not emptied"),
                 "from word {word} on, a text reads what the one before it left in S. Empty S where begins[i] is True, "
-                "before that word is written."
+                "before that word is written.",
+                old_text,
+                mistake="L2",
             ),
-            old_text,
-            mistake="L2",
-        ),
-        Wrong(
-            "after the write",
-            _packed("after the write"),
-            Message(
+            Wrong(
+                "after the write",
+                _packed("after the write"),
                 "you empty S after the first word of a text is written: that word is lost. Empty first, then write, then "
-                "read."
+                "read.",
             ),
-        ),
-        Wrong(
-            "too late",
-            _packed("too late"),
-            Message(
+            Wrong(
+                "too late",
+                _packed("too late"),
                 "you empty S one word too late: the first word of a text still reads the old text, and then vanishes with "
-                "it. begins[i] comes before the write of word i."
+                "it. begins[i] comes before the write of word i.",
             ),
-        ),
-        Wrong(
-            "output only",
-            _packed("output only"),
-            Message(
+            Wrong(
+                "output only",
+                _packed("output only"),
                 "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only left "
-                "out once."
+                "out once.",
             ),
-        ),
-        Wrong(
-            "inverted",
-            _packed("inverted"),
-            Message("you empty S everywhere but where a text begins: it is begins[i], not `not begins[i]`."),
-        ),
-    ],
+            Wrong(
+                "inverted",
+                _packed("inverted"),
+                "you empty S everywhere but where a text begins: it is begins[i], not `not begins[i]`.",
+            ),
+        ],
+    },
     hints={
         "parallel": [Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0.")],
         "recurrent": [

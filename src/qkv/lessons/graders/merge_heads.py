@@ -56,26 +56,6 @@ def unturned(heads: Tensor) -> Tensor:
     return heads.reshape(heads.shape[0], heads.shape[2], -1)
 
 
-def strided(heads: Tensor) -> Tensor:
-    return heads.permute(0, 2, 3, 1).flatten(2)
-
-
-def averaged(heads: Tensor) -> Tensor:
-    return heads.mean(1)
-
-
-def summed(heads: Tensor) -> Tensor:
-    return heads.sum(1)
-
-
-def only_turned(heads: Tensor) -> Tensor:
-    return heads.transpose(1, 2)
-
-
-def viewed(heads: Tensor) -> Tensor:
-    return heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1)
-
-
 def _variant(**change: Any) -> type:
     """The right attention with one thing done otherwise."""
 
@@ -105,8 +85,8 @@ def _view(x: Tensor, n_head: int) -> Tensor:
     return x.reshape(x.shape[0], n_head, x.shape[1], -1)
 
 
-def _mha(**change: Any) -> dict[str, object]:
-    return {"MultiHeadAttention": _variant(**change)}
+def _mha(**change: Any) -> object:
+    return _variant(**change)
 
 
 LESSON = Lesson(
@@ -114,159 +94,141 @@ LESSON = Lesson(
         *(calls("merge", right_merge, heads, names="heads") for heads in MERGES),
         *(_module(*given) for given in MODULES),
     ],
-    wrongs=[
-        Wrong(
-            "unturned",
-            {"merge": unturned},
-            Message(
+    wrongs={
+        "merge": [
+            Wrong(
+                "unturned",
+                unturned,
                 "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of "
-                "all heads of one word."
+                "all heads of one word.",
+                mistake="H2",
             ),
-            mistake="H2",
-        ),
-        Wrong(
-            "strided",
-            {"merge": strided},
-            Message(
+            Wrong(
+                "strided",
+                lambda heads: heads.permute(0, 2, 3, 1).flatten(2),
                 "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D "
-                "numbers of head 0, then head 1."
+                "numbers of head 0, then head 1.",
             ),
-        ),
-        Wrong(
-            "averaged",
-            {"merge": averaged},
-            Message("you averaged the heads, {shape}. They are put side by side: {right}."),
-            shapes,
-            mistake="H11",
-        ),
-        Wrong(
-            "summed",
-            {"merge": summed},
-            Message("you added the heads up, {shape}. They are put side by side: {right}."),
-            shapes,
-            mistake="H11",
-        ),
-        Wrong(
-            "only turned",
-            {"merge": only_turned},
-            Message("turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}."),
-            shapes,
-        ),
-        Wrong(
-            "view",
-            {"merge": viewed},
-            Message(
+            Wrong(
+                "averaged",
+                lambda heads: heads.mean(1),
+                "you averaged the heads, {shape}. They are put side by side: {right}.",
+                shapes,
+                mistake="H11",
+            ),
+            Wrong(
+                "summed",
+                lambda heads: heads.sum(1),
+                "you added the heads up, {shape}. They are put side by side: {right}.",
+                shapes,
+                mistake="H11",
+            ),
+            Wrong(
+                "only turned",
+                lambda heads: heads.transpose(1, 2),
+                "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
+                shapes,
+            ),
+            Wrong(
+                "view",
+                lambda heads: heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1),
                 "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. "
-                "reshape or flatten(2) copies them where needed (so does .contiguous() before view)."
+                "reshape or flatten(2) copies them where needed (so does .contiguous() before view).",
+                mistake="H2",
             ),
-            mistake="H2",
-        ),
-        Wrong(
-            "no output matrix",
-            _mha(out="left out"),
-            Message(
+        ],
+        "MultiHeadAttention": [
+            Wrong(
+                "no output matrix",
+                _mha(out="left out"),
                 "self.out isn't used: the heads stay side by side and are never mixed. The last step is "
-                "self.out(merged)."
+                "self.out(merged).",
+                mistake="P4",
             ),
-            mistake="P4",
-        ),
-        Wrong(
-            "by width",
-            _mha(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Message(
+            Wrong(
+                "by width",
+                _mha(scale=lambda x, q: x.shape[-1] ** 0.5),
                 "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, "
-                "the width of a head."
+                "the width of a head.",
+                furthest,
+                mistake="S3",
             ),
-            furthest,
-            mistake="S3",
-        ),
-        Wrong(
-            "unscaled",
-            _mha(scale=lambda x, q: 1.0),
-            Message("the scores aren't divided by √D ({got} instead of {want})."),
-            furthest,
-            mistake="S2",
-        ),
-        Wrong(
-            "inverse scale",
-            _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
-            Message("you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5."),
-            mistake="S1",
-        ),
-        Wrong(
-            "over queries",
-            _mha(dim=-2),
-            Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
-            mistake="X1",
-        ),
-        Wrong(
-            "over heads",
-            _mha(dim=1),
-            Message("the softmax runs over the heads (dim=1). dim=-1, the keys."),
-            mistake="X3",
-        ),
-        Wrong(
-            "view split",
-            _mha(split=_view),
-            Message("here the heads were cut by a reshape straight to (B, H, N, D). Use the given split."),
-            mistake="H1",
-        ),
-        Wrong(
-            "view merge",
-            _mha(merge=unturned),
-            Message("your merge is right, but forward puts the heads together without the transpose. Use merge."),
-            mistake="H2",
-        ),
-        Wrong(
-            "one head",
-            _mha(heads=1),
-            Message("your attention has one head as wide as the model: split by self.n_head."),
-            mistake="H4",
-        ),
-        Wrong(
-            "keys for values",
-            _mha(values="keys"),
-            Message("the weights are multiplied with k instead of v."),
-            mistake="P2",
-        ),
-        Wrong(
-            "mask ignored",
-            _mha(mask="ignored"),
-            Message(
+            Wrong(
+                "unscaled",
+                _mha(scale=lambda x, q: 1.0),
+                "the scores aren't divided by √D ({got} instead of {want}).",
+                furthest,
+                mistake="S2",
+            ),
+            Wrong(
+                "inverse scale",
+                _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
+                "you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5.",
+                mistake="S1",
+            ),
+            Wrong(
+                "over queries",
+                _mha(dim=-2),
+                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
+                mistake="X1",
+            ),
+            Wrong(
+                "over heads", _mha(dim=1), "the softmax runs over the heads (dim=1). dim=-1, the keys.", mistake="X3"
+            ),
+            Wrong(
+                "view split",
+                _mha(split=_view),
+                "here the heads were cut by a reshape straight to (B, H, N, D). Use the given split.",
+                mistake="H1",
+            ),
+            Wrong(
+                "view merge",
+                _mha(merge=unturned),
+                "your merge is right, but forward puts the heads together without the transpose. Use merge.",
+                mistake="H2",
+            ),
+            Wrong(
+                "one head",
+                _mha(heads=1),
+                "your attention has one head as wide as the model: split by self.n_head.",
+                mistake="H4",
+            ),
+            Wrong(
+                "keys for values", _mha(values="keys"), "the weights are multiplied with k instead of v.", mistake="P2"
+            ),
+            Wrong(
+                "mask ignored",
+                _mha(mask="ignored"),
                 "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = "
-                "scores.masked_fill(…).)"
+                "scores.masked_fill(…).)",
+                mistake="M3",
             ),
-            mistake="M3",
-        ),
-        Wrong(
-            "mask inverted",
-            _mha(mask="inverted"),
-            Message(
+            Wrong(
+                "mask inverted",
+                _mha(mask="inverted"),
                 "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs "
-                "~mask (or mask == 0)."
+                "~mask (or mask == 0).",
+                mistake="M1",
             ),
-            mistake="M1",
-        ),
-        Wrong(
-            "mask zero",
-            _mha(mask="zero"),
-            Message("hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf."),
-            mistake="M8",
-        ),
-        Wrong(
-            "mask added",
-            _mha(mask="added"),
-            Message(
-                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden."
+            Wrong(
+                "mask zero",
+                _mha(mask="zero"),
+                "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.",
+                mistake="M8",
             ),
-            mistake="M7",
-        ),
-        Wrong(
-            "residual",
-            _mha(residual=True),
-            Message("x is added at the end. That belongs to the layer around attention, not here."),
-        ),
-    ],
+            Wrong(
+                "mask added",
+                _mha(mask="added"),
+                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden.",
+                mistake="M7",
+            ),
+            Wrong(
+                "residual",
+                _mha(residual=True),
+                "x is added at the end. That belongs to the layer around attention, not here.",
+            ),
+        ],
+    },
     hints={
         "merge": [
             Message("merge undoes split: what came last there comes first here."),

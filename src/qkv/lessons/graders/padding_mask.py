@@ -31,48 +31,8 @@ def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
     return from_qkv(q, k, v, mask).output
 
 
-def inverted(lengths: Array, m: int) -> Array:
-    return (np.arange(m) >= lengths[:, None])[:, None]
-
-
-def one_more(lengths: Array, m: int) -> Array:
-    return (np.arange(m) <= lengths[:, None])[:, None]
-
-
-def one_less(lengths: Array, m: int) -> Array:
-    return (np.arange(m) < lengths[:, None] - 1)[:, None]
-
-
-def flat(lengths: Array, m: int) -> Array:
-    return np.arange(m) < lengths[:, None]
-
-
-def queries(lengths: Array, m: int) -> Array:
-    return (np.arange(m) < lengths[:, None])[:, :, None]
-
-
-def left(lengths: Array, m: int) -> Array:
-    return (np.arange(m) >= m - lengths[:, None])[:, None]
-
-
-def longest(lengths: Array, m: int) -> Array:
-    return np.repeat((np.arange(m) < lengths.max())[None, None], len(lengths), 0)
-
-
 def _scores(q: Array, k: Array) -> Array:
     return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-
-
-def ignored(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k)) @ v
-
-
-def zero_keys(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k * mask.swapaxes(-1, -2))) @ v
-
-
-def zero_values(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(_scores(q, k)) @ (v * mask.swapaxes(-1, -2))
 
 
 def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
@@ -87,145 +47,115 @@ def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
     return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
-def first_sentence(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask[:1], _scores(q, k), -np.inf)) @ v
-
-
-def on_queries(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask.swapaxes(-1, -2), _scores(q, k), -np.inf)) @ v
-
-
-def dot_t(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)) @ v
-
-
-def unscaled(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, q @ k.swapaxes(-1, -2), -np.inf)) @ v
-
-
 LESSON = Lesson(
     questions=[
         *(calls("padding_mask", right_mask, lengths, m, names="lengths m") for lengths, m in LENGTHS),
         *(calls("batched_attention", right, *given, names="q k v mask") for given in GIVEN),
     ],
-    wrongs=[
-        Wrong(
-            "inverted",
-            {"padding_mask": inverted},
-            Message("your mask is True on the padding. Here True means may attend: the words."),
-            mistake="M1",
-        ),
-        Wrong(
-            "one more",
-            {"padding_mask": one_more},
-            Message(
-                "one padding too many is allowed: a sentence of 3 words has the places 0, 1 and 2, so place < length, "
-                "not ≤."
-            ),
-        ),
-        Wrong(
-            "one less",
-            {"padding_mask": one_less},
-            Message("the last word of each sentence is hidden: places 0 … length − 1 are words, so place < length."),
-        ),
-        Wrong(
-            "flat",
-            {"padding_mask": flat},
-            Message(
-                "your mask is {shape}; NumPy would line it up with queries and keys, and sentence 0's padding would "
-                "hide query 0's keys. An axis of 1 for the queries makes it {right}: [:, None, :]."
-            ),
-            shapes,
-        ),
-        Wrong(
-            "queries",
-            {"padding_mask": queries},
-            Message(
-                "your mask is {shape}: the words stand on the axis of the queries, so padded queries would be hidden "
-                "and padded keys attended to. It has to be {right}."
-            ),
-            shapes,
-            mistake="M11",
-        ),
-        Wrong(
-            "left",
-            {"padding_mask": left},
-            Message(
-                "your padding stands on the left. Here the words come first: sentence places 0 … length − 1 are True."
-            ),
-        ),
-        Wrong(
-            "longest",
-            {"padding_mask": longest},
-            Message(
-                "all sentences got the mask of the longest one. Compare np.arange(m) with each length: lengths[:, "
-                "None]."
-            ),
-        ),
-        Wrong(
-            "ignored",
-            {"batched_attention": ignored},
-            Message("the mask isn't used: padding gets its share."),
-            mistake="M3",
-        ),
-        Wrong(
-            "zero keys",
-            {"batched_attention": zero_keys},
-            Message(
-                "the scores of the padding are 0 (you set its keys to 0, or multiplied by the mask), and e⁰ = 1 is a "
-                "share like any other ({got} instead of {want}). They must be −inf: np.where(mask, scores, −np.inf)."
-            ),
-            furthest,
-            mistake="M8",
-        ),
-        Wrong(
-            "zero values",
-            {"batched_attention": zero_values},
-            Message(
-                "you set the padded values to 0. They add nothing, but their weights are still taken from the words: "
-                "the outputs are too small ({got} instead of {want}). Hide the scores instead."
-            ),
-            furthest,
-        ),
-        *(
+    wrongs={
+        "padding_mask": [
             Wrong(
-                f"wrong way{how}",
-                {"batched_attention": code},
-                Message(
-                    "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where "
-                    "mask is True. (A row whose scores are all −inf becomes NaN.)"
-                ),
+                "inverted",
+                lambda lengths, m: (np.arange(m) >= lengths[:, None])[:, None],
+                "your mask is True on the padding. Here True means may attend: the words.",
                 mistake="M1",
-            )
-            for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
-        ),
-        Wrong(
-            "first sentence",
-            {"batched_attention": first_sentence},
-            Message("every sentence is masked like the first one: the first sentence is right, the second isn't."),
-        ),
-        Wrong(
-            "on queries",
-            {"batched_attention": on_queries},
-            Message("the mask acts on the queries (rows) instead of the keys (columns): use it as it is, (B, 1, M)."),
-            mistake="M11",
-        ),
-        Wrong(
-            "dot T",
-            {"batched_attention": dot_t},
-            Message(
-                "k.T turns round all three axes, the batch too: (B, M, d) becomes (d, M, B). Swap only the last two: "
-                "k.swapaxes(-1, -2)."
             ),
-            mistake="S7",
-        ),
-        Wrong(
-            "unscaled",
-            {"batched_attention": unscaled},
-            Message("the mask is right; the scores aren't divided by √d."),
-            mistake="S2",
-        ),
-    ],
+            Wrong(
+                "one more",
+                lambda lengths, m: (np.arange(m) <= lengths[:, None])[:, None],
+                "one padding too many is allowed: a sentence of 3 words has the places 0, 1 and 2, so place < length, "
+                "not ≤.",
+            ),
+            Wrong(
+                "one less",
+                lambda lengths, m: (np.arange(m) < lengths[:, None] - 1)[:, None],
+                "the last word of each sentence is hidden: places 0 … length − 1 are words, so place < length.",
+            ),
+            Wrong(
+                "flat",
+                lambda lengths, m: np.arange(m) < lengths[:, None],
+                "your mask is {shape}; NumPy would line it up with queries and keys, and sentence 0's padding would "
+                "hide query 0's keys. An axis of 1 for the queries makes it {right}: [:, None, :].",
+                shapes,
+            ),
+            Wrong(
+                "queries",
+                lambda lengths, m: (np.arange(m) < lengths[:, None])[:, :, None],
+                "your mask is {shape}: the words stand on the axis of the queries, so padded queries would be hidden "
+                "and padded keys attended to. It has to be {right}.",
+                shapes,
+                mistake="M11",
+            ),
+            Wrong(
+                "left",
+                lambda lengths, m: (np.arange(m) >= m - lengths[:, None])[:, None],
+                "your padding stands on the left. Here the words come first: sentence places 0 … length − 1 are True.",
+            ),
+            Wrong(
+                "longest",
+                lambda lengths, m: np.repeat((np.arange(m) < lengths.max())[None, None], len(lengths), 0),
+                "all sentences got the mask of the longest one. Compare np.arange(m) with each length: lengths[:, "
+                "None].",
+            ),
+        ],
+        "batched_attention": [
+            Wrong(
+                "ignored",
+                lambda q, k, v, mask: softmax(_scores(q, k)) @ v,
+                "the mask isn't used: padding gets its share.",
+                mistake="M3",
+            ),
+            Wrong(
+                "zero keys",
+                lambda q, k, v, mask: softmax(_scores(q, k * mask.swapaxes(-1, -2))) @ v,
+                "the scores of the padding are 0 (you set its keys to 0, or multiplied by the mask), and e⁰ = 1 is a "
+                "share like any other ({got} instead of {want}). They must be −inf: np.where(mask, scores, −np.inf).",
+                furthest,
+                mistake="M8",
+            ),
+            Wrong(
+                "zero values",
+                lambda q, k, v, mask: softmax(_scores(q, k)) @ (v * mask.swapaxes(-1, -2)),
+                "you set the padded values to 0. They add nothing, but their weights are still taken from the words: "
+                "the outputs are too small ({got} instead of {want}). Hide the scores instead.",
+                furthest,
+            ),
+            *(
+                Wrong(
+                    f"wrong way{how}",
+                    code,
+                    "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where "
+                    "mask is True. (A row whose scores are all −inf becomes NaN.)",
+                    mistake="M1",
+                )
+                for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
+            ),
+            Wrong(
+                "first sentence",
+                lambda q, k, v, mask: softmax(np.where(mask[:1], _scores(q, k), -np.inf)) @ v,
+                "every sentence is masked like the first one: the first sentence is right, the second isn't.",
+            ),
+            Wrong(
+                "on queries",
+                lambda q, k, v, mask: softmax(np.where(mask.swapaxes(-1, -2), _scores(q, k), -np.inf)) @ v,
+                "the mask acts on the queries (rows) instead of the keys (columns): use it as it is, (B, 1, M).",
+                mistake="M11",
+            ),
+            Wrong(
+                "dot T",
+                lambda q, k, v, mask: softmax(np.where(mask, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)) @ v,
+                "k.T turns round all three axes, the batch too: (B, M, d) becomes (d, M, B). Swap only the last two: "
+                "k.swapaxes(-1, -2).",
+                mistake="S7",
+            ),
+            Wrong(
+                "unscaled",
+                lambda q, k, v, mask: softmax(np.where(mask, q @ k.swapaxes(-1, -2), -np.inf)) @ v,
+                "the mask is right; the scores aren't divided by √d.",
+                mistake="S2",
+            ),
+        ],
+    },
     hints={
         "padding_mask": [
             Message(

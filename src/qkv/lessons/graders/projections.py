@@ -22,157 +22,98 @@ def right(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
     return steps(x, w_q, w_k, w_v).output
 
 
-def without(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x, x, x)
-
-
-def values_raw(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_q, x @ w_k, x)
-
-
-def keys_raw(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_q, x, x @ w_v)
-
-
-def values_by_w_k(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_q, x @ w_k, x @ w_k)
-
-
-def keys_by_w_q(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_q, x @ w_q, x @ w_v)
-
-
-def swapped(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_k, x @ w_q, x @ w_v)
-
-
 def chained(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
     q = x @ w_q
     k = q @ w_k
     return attention(q, k, k @ w_v)
 
 
-def transposed(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(x @ w_q.T, x @ w_k.T, x @ w_v.T)
-
-
-def in_front(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return attention(w_q @ x, w_k @ x, w_v @ x)
-
-
 def _with_scale(x: Array, w_q: Array, w_k: Array, w_v: Array, by: float) -> Array:
     return softmax((x @ w_q) @ (x @ w_k).T / by) @ (x @ w_v)
 
 
-def by_word_width(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return _with_scale(x, w_q, w_k, w_v, x.shape[-1] ** 0.5)
-
-
-def unscaled(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return _with_scale(x, w_q, w_k, w_v, 1.0)
-
-
-def twice_scaled(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    return _with_scale(x, w_q, w_k, w_v, float(w_q.shape[-1]))
-
-
 LESSON = Lesson(
     questions=[calls("self_attention", right, *given, names="x w_q w_k w_v") for given in GIVEN],
-    wrongs=[
-        Wrong(
-            "without",
-            {"self_attention": without},
-            Message(
+    wrongs={
+        "self_attention": [
+            Wrong(
+                "without",
+                lambda x, w_q, w_k, w_v: attention(x, x, x),
                 "your numbers are those of x attending to itself without any matrix. Make q = x @ w_q, and k and v "
-                "likewise."
+                "likewise.",
+                mistake="P3",
             ),
-            mistake="P3",
-        ),
-        Wrong(
-            "values raw",
-            {"self_attention": values_raw},
-            Message("the values are x itself: w_v isn't used."),
-            mistake="P3",
-        ),
-        Wrong(
-            "keys raw", {"self_attention": keys_raw}, Message("the keys are x itself: w_k isn't used."), mistake="P3"
-        ),
-        Wrong(
-            "values by w_k",
-            {"self_attention": values_by_w_k},
-            Message(
-                "your values were made with w_k: a slip of copying that published programs have too. They need w_v."
+            Wrong(
+                "values raw",
+                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, x),
+                "the values are x itself: w_v isn't used.",
+                mistake="P3",
             ),
-            mistake="P1",
-        ),
-        Wrong(
-            "keys by w_q",
-            {"self_attention": keys_by_w_q},
-            Message(
+            Wrong(
+                "keys raw",
+                lambda x, w_q, w_k, w_v: attention(x @ w_q, x, x @ w_v),
+                "the keys are x itself: w_k isn't used.",
+                mistake="P3",
+            ),
+            Wrong(
+                "values by w_k",
+                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, x @ w_k),
+                "your values were made with w_k: a slip of copying that published programs have too. They need w_v.",
+                mistake="P1",
+            ),
+            Wrong(
+                "keys by w_q",
+                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_q, x @ w_v),
                 "your keys were made with w_q. Then the scores are symmetric: whom I look for looks for me. Keys need "
-                "w_k."
+                "w_k.",
+                mistake="P1",
             ),
-            mistake="P1",
-        ),
-        Wrong(
-            "swapped",
-            {"self_attention": swapped},
-            Message(
+            Wrong(
+                "swapped",
+                lambda x, w_q, w_k, w_v: attention(x @ w_k, x @ w_q, x @ w_v),
                 "w_q and w_k changed places: your scores are the right ones transposed, so each word is found by "
-                "those it should look for."
+                "those it should look for.",
             ),
-        ),
-        Wrong(
-            "chained",
-            {"self_attention": chained},
-            Message("k is made from q, and v from k. All three come from x: k = x @ w_k, v = x @ w_v."),
-        ),
-        Wrong(
-            "transposed",
-            {"self_attention": transposed},
-            Message(
+            Wrong(
+                "chained", chained, "k is made from q, and v from k. All three come from x: k = x @ w_k, v = x @ w_v."
+            ),
+            Wrong(
+                "transposed",
+                lambda x, w_q, w_k, w_v: attention(x @ w_q.T, x @ w_k.T, x @ w_v.T),
                 "you multiply with the transposed matrices. That only fits where they happen to be square. A matrix "
                 "here is (C, d) and stands on the right: x @ w_q. (torch.nn.Linear keeps its weight transposed, hence "
-                "the .T one sees elsewhere.)"
+                "the .T one sees elsewhere.)",
             ),
-        ),
-        Wrong(
-            "in front",
-            {"self_attention": in_front},
-            Message(
+            Wrong(
+                "in front",
+                lambda x, w_q, w_k, w_v: attention(w_q @ x, w_k @ x, w_v @ x),
                 "the matrix stands in front: w_q @ x. Words are rows here, so it stands behind: x @ w_q, (N, C)·(C, "
-                "d) → (N, d)."
+                "d) → (N, d).",
             ),
-        ),
-        Wrong(
-            "by word width",
-            {"self_attention": by_word_width},
-            Message(
+            Wrong(
+                "by word width",
+                lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, x.shape[-1] ** 0.5),
                 "you scale by √C, the width of x ({got} instead of {want}). The dot products run over the width of q: "
-                "d = w_q.shape[1]."
+                "d = w_q.shape[1].",
+                furthest,
+                mistake="S4",
             ),
-            furthest,
-            mistake="S4",
-        ),
-        Wrong(
-            "unscaled",
-            {"self_attention": unscaled},
-            Message(
+            Wrong(
+                "unscaled",
+                lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, 1.0),
                 "your numbers are those without the scale ({got} instead of {want}): divide the scores by √d, or use "
-                "`attention`, which does."
+                "`attention`, which does.",
+                furthest,
+                mistake="S2",
             ),
-            furthest,
-            mistake="S2",
-        ),
-        Wrong(
-            "twice scaled",
-            {"self_attention": twice_scaled},
-            Message(
-                "your scores are divided by √d twice, which is d: `attention` scales already ({got} instead of {want})."
+            Wrong(
+                "twice scaled",
+                lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, float(w_q.shape[-1])),
+                "your scores are divided by √d twice, which is d: `attention` scales already ({got} instead of {want}).",
+                furthest,
             ),
-            furthest,
-        ),
-    ],
+        ],
+    },
     hints={
         "self_attention": [
             Message("All three come from x, each by one `@` with its own matrix."),

@@ -64,7 +64,7 @@ def _powers(exponents: ArrayLike, gamma: float) -> Array:
     return np.asarray(gamma ** np.asarray(exponents, np.float64))
 
 
-def _fading(change: str) -> dict[str, object]:
+def _fading(change: str) -> object:
     def fading(n: int, gamma: float) -> Array:
         i, j = np.arange(n)[:, None], np.arange(n)
         if change == "transposed":
@@ -76,10 +76,10 @@ def _fading(change: str) -> dict[str, object]:
         exponent = {"one more": i - j + 1, "by row": i + 0 * j, "by column": j + 0 * i, "none": 0 * (i - j)}[change]
         return np.tril(_powers(exponent, gamma))
 
-    return {"fading": fading}
+    return fading
 
 
-def _chunk(change: str) -> dict[str, object]:
+def _chunk(change: str) -> object:
     """The right chunk with one thing done otherwise."""
 
     def chunk(q: Array, k: Array, v: Array, gamma: float, state: Array) -> tuple[Array, Array]:
@@ -96,10 +96,10 @@ def _chunk(change: str) -> dict[str, object]:
         column = _powers(ahead, gamma) if change == "values' axis" else _powers(ahead, gamma)[:, None]
         return within + column * (q @ past), after
 
-    return {"chunk": chunk}
+    return chunk
 
 
-def _text(change: str) -> dict[str, object]:
+def _text(change: str) -> object:
     def retention(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
         state = np.zeros((k.shape[1], v.shape[1]))
         parts = []
@@ -113,7 +113,7 @@ def _text(change: str) -> dict[str, object]:
             parts.append(output)
         return np.concatenate(parts) if parts else np.zeros((0, v.shape[1]))
 
-    return {"retention": retention}
+    return retention
 
 
 LESSON = Lesson(
@@ -127,197 +127,165 @@ LESSON = Lesson(
         Question("retention", "retention(q (8, 3), k (8, 3), v (8, 2), …), twice", _twice, lambda: right(*TEXTS[0])),
         *(calls("retention", right, *given, names="q k v gamma size") for given in TEXTS),
     ],
-    wrongs=[
-        Wrong(
-            "transposed",
-            _fading("transposed"),
-            Message(
+    wrongs={
+        "fading": [
+            Wrong(
+                "transposed",
+                _fading("transposed"),
                 "L is turned round: later words count and earlier ones don't. The row is the word that reads, i; the column "
-                "the one that wrote, j; γ^(i−j) for j ≤ i."
+                "the one that wrote, j; γ^(i−j) for j ≤ i.",
             ),
-        ),
-        Wrong(
-            "both sides",
-            _fading("both sides"),
-            Message("γ^|i−j| fades to both sides: words see the future. What comes later (j > i) gets 0."),
-        ),
-        Wrong(
-            "grows",
-            _fading("grows"),
-            Message(
+            Wrong(
+                "both sides",
+                _fading("both sides"),
+                "γ^|i−j| fades to both sides: words see the future. What comes later (j > i) gets 0.",
+            ),
+            Wrong(
+                "grows",
+                _fading("grows"),
                 "after the diagonal i − j is negative, and γ to a negative power is above 1 ({got} instead of {want}): the "
-                "future counts most of all. Set it to 0."
+                "future counts most of all. Set it to 0.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "one more",
-            _fading("one more"),
-            Message(
-                "there is one γ too many everywhere: a word that was just written hasn't faded, the diagonal is γ⁰ = 1."
+            Wrong(
+                "one more",
+                _fading("one more"),
+                "there is one γ too many everywhere: a word that was just written hasn't faded, the diagonal is γ⁰ = 1.",
             ),
-        ),
-        Wrong(
-            "by row",
-            _fading("by row"),
-            Message(
+            Wrong(
+                "by row",
+                _fading("by row"),
                 "the decay runs along the wrong axis: γ^i counts from the beginning of the text, the same for all that was "
-                "written. It is the distance that counts, γ^(i−j)."
+                "written. It is the distance that counts, γ^(i−j).",
+                mistake="L1",
             ),
-            mistake="L1",
-        ),
-        Wrong(
-            "by column",
-            _fading("by column"),
-            Message(
+            Wrong(
+                "by column",
+                _fading("by column"),
                 "the decay runs along the wrong axis: γ^j makes later words weaker, whoever reads them. It is the distance "
-                "that counts, γ^(i−j)."
+                "that counts, γ^(i−j).",
+                mistake="L1",
             ),
-            mistake="L1",
-        ),
-        Wrong(
-            "none", _fading("none"), Message("nothing fades: this is the causal mask of linear attention, γ is unused.")
-        ),
-        Wrong(
-            "no fading",
-            _chunk("no fading"),
-            Message("inside the chunk nothing fades: multiply q @ k.T by fading(n, gamma) before @ v."),
-        ),
-        Wrong(
-            "no triangle",
-            _chunk("no triangle"),
-            Message("inside the chunk every word sees every other: multiply q @ k.T by fading(n, gamma) before @ v."),
-        ),
-        Wrong(
-            "nothing before",
-            _chunk("nothing before"),
-            Message("the state before the chunk isn't read: γ^(i+1) · qᵢ·S is missing in the output."),
-        ),
-        Wrong(
-            "from 0",
-            _chunk("from 0"),
-            Message(
+            Wrong("none", _fading("none"), "nothing fades: this is the causal mask of linear attention, γ is unused."),
+        ],
+        "chunk": [
+            Wrong(
+                "no fading",
+                _chunk("no fading"),
+                "inside the chunk nothing fades: multiply q @ k.T by fading(n, gamma) before @ v.",
+            ),
+            Wrong(
+                "no triangle",
+                _chunk("no triangle"),
+                "inside the chunk every word sees every other: multiply q @ k.T by fading(n, gamma) before @ v.",
+            ),
+            Wrong(
+                "nothing before",
+                _chunk("nothing before"),
+                "the state before the chunk isn't read: γ^(i+1) · qᵢ·S is missing in the output.",
+            ),
+            Wrong(
+                "from 0",
+                _chunk("from 0"),
                 "the border of the chunk is off by one: word i reads S with γ^i, so word 0 reads it unfaded. S is as the "
-                "last word of the chunk before left it; at word 0 it has faded once: γ^(i+1)."
+                "last word of the chunk before left it; at word 0 it has faded once: γ^(i+1).",
+                mistake="L3",
             ),
-            mistake="L3",
-        ),
-        Wrong(
-            "unfaded", _chunk("unfaded"), Message("word i reads S as if nothing had faded since: γ^(i+1) is missing.")
-        ),
-        Wrong(
-            "whole chunk",
-            _chunk("whole chunk"),
-            Message("all words read S with γ^C, as if each were the last of the chunk. Word i reads it with γ^(i+1)."),
-        ),
-        Wrong(
-            "own chunk",
-            _chunk("own chunk"),
-            Message(
+            Wrong("unfaded", _chunk("unfaded"), "word i reads S as if nothing had faded since: γ^(i+1) is missing."),
+            Wrong(
+                "whole chunk",
+                _chunk("whole chunk"),
+                "all words read S with γ^C, as if each were the last of the chunk. Word i reads it with γ^(i+1).",
+            ),
+            Wrong(
+                "own chunk",
+                _chunk("own chunk"),
                 "S is brought up to date before it is read, so the chunk's own words count twice, later ones too. Read the "
-                "state that was given; return the new one."
+                "state that was given; return the new one.",
             ),
-        ),
-        Wrong(
-            "values' axis",
-            _chunk("values' axis"),
-            Message(
+            Wrong(
+                "values' axis",
+                _chunk("values' axis"),
                 "the decay runs along the wrong axis: γ^(i+1) is a row and is lined up with the e columns of q @ S. It "
-                "belongs to the words, a column: np.arange(1, n + 1)[:, None]."
+                "belongs to the words, a column: np.arange(1, n + 1)[:, None].",
+                mistake="L1",
             ),
-            mistake="L1",
-        ),
-        Wrong(
-            "one γ more",
-            _chunk("one γ more"),
-            Message(
+            Wrong(
+                "one γ more",
+                _chunk("one γ more"),
                 "the border of the chunk is off by one: what is written fades once too often, γ^(C−j). The last word, j = C "
-                "− 1, hasn't faded yet: γ^(C−1−j)."
+                "− 1, hasn't faded yet: γ^(C−1−j).",
+                mistake="L3",
             ),
-            mistake="L3",
-        ),
-        Wrong(
-            "turned round",
-            _chunk("turned round"),
-            Message(
+            Wrong(
+                "turned round",
+                _chunk("turned round"),
                 "the writes fade the wrong way round: γ^j makes the last word weakest. The first has faded longest: "
-                "γ^(C−1−j)."
+                "γ^(C−1−j).",
             ),
-        ),
-        Wrong(
-            "unfaded writes",
-            _chunk("unfaded writes"),
-            Message(
-                "the output is right; in the new state the words of the chunk haven't faded: γ^(C−1−j) is missing."
+            Wrong(
+                "unfaded writes",
+                _chunk("unfaded writes"),
+                "the output is right; in the new state the words of the chunk haven't faded: γ^(C−1−j) is missing.",
             ),
-        ),
-        Wrong(
-            "keys' axis",
-            _chunk("keys' axis"),
-            Message(
+            Wrong(
+                "keys' axis",
+                _chunk("keys' axis"),
                 "the output is right; in the new state the decay runs along the wrong axis: γ^(C−1−j) is a row and is lined "
-                "up with the d numbers of a key. It belongs to the words, a column: […][:, None]."
+                "up with the d numbers of a key. It belongs to the words, a column: […][:, None].",
+                mistake="L1",
             ),
-            mistake="L1",
-        ),
-        Wrong(
-            "S unfaded",
-            _chunk("S unfaded"),
-            Message("the output is right; in the new state the old S hasn't faded: γ^C · S."),
-            mistake="L3",
-        ),
-        Wrong(
-            "S faded once",
-            _chunk("S faded once"),
-            Message("the output is right; in the new state the old S has faded once. C words have passed: γ^C · S."),
-            mistake="L3",
-        ),
-        Wrong(
-            "S forgotten",
-            _chunk("S forgotten"),
-            Message("the output is right; the new state holds this chunk only. What was before stays in it: γ^C · S."),
-        ),
-        Wrong(
-            "not carried",
-            _text("not carried"),
-            Message(
-                "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the next."
+            Wrong(
+                "S unfaded",
+                _chunk("S unfaded"),
+                "the output is right; in the new state the old S hasn't faded: γ^C · S.",
+                mistake="L3",
             ),
-            mistake="L3",
-        ),
-        Wrong(
-            "faded between",
-            _text("faded between"),
-            Message(
+            Wrong(
+                "S faded once",
+                _chunk("S faded once"),
+                "the output is right; in the new state the old S has faded once. C words have passed: γ^C · S.",
+                mistake="L3",
+            ),
+            Wrong(
+                "S forgotten",
+                _chunk("S forgotten"),
+                "the output is right; the new state holds this chunk only. What was before stays in it: γ^C · S.",
+            ),
+        ],
+        "retention": [
+            Wrong(
+                "not carried",
+                _text("not carried"),
+                "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the next.",
+                mistake="L3",
+            ),
+            Wrong(
+                "faded between",
+                _text("faded between"),
                 "the border of the chunk is off by one: the state fades once more between two chunks. chunk has done all of "
-                "it: hand on what it returns."
+                "it: hand on what it returns.",
+                mistake="L3",
             ),
-            mistake="L3",
-        ),
-        Wrong(
-            "end lost",
-            _text("end lost"),
-            Message(
-                "words are lost at the end: the last chunk may be shorter. range(0, len(q), size), and slices that stop there."
+            Wrong(
+                "end lost",
+                _text("end lost"),
+                "words are lost at the end: the last chunk may be shorter. range(0, len(q), size), and slices that stop there.",
             ),
-        ),
-        Wrong(
-            "next word too",
-            _text("next word too"),
-            Message(
+            Wrong(
+                "next word too",
+                _text("next word too"),
                 "the border of the chunk is off by one: each chunk holds the first word of the next one too. [start : start "
-                "+ size] already leaves its end out."
+                "+ size] already leaves its end out.",
             ),
-        ),
-        Wrong(
-            "last word lost",
-            _text("last word lost"),
-            Message(
+            Wrong(
+                "last word lost",
+                _text("last word lost"),
                 "the border of the chunk is off by one: the last word of each chunk is left out. [start : start + size] "
-                "holds size words; its end isn't part of it."
+                "holds size words; its end isn't part of it.",
             ),
-        ),
-    ],
+        ],
+    },
     hints={
         "fading": [Message("`np.arange(n)[:, None] - np.arange(n)` is the distance i − j; where it is negative, 0.")],
         "chunk": [

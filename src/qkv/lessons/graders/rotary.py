@@ -53,10 +53,6 @@ def neighbours_to_halves(x: Tensor, places: Tensor) -> Tensor:
     return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
 
 
-def backwards(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, -_angles(x, places))
-
-
 def no_minus(x: Tensor, places: Tensor) -> Tensor:
     angles, (a, b) = _angles(x, places), x.chunk(2, -1)
     return torch.cat([a * angles.cos() + b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
@@ -66,34 +62,6 @@ def mixed_tables(x: Tensor, places: Tensor) -> Tensor:
     angles = _angles(x, places).repeat_interleave(2, -1)  # (N, D): 0, 0, 1, 1, …
     a, b = x.chunk(2, -1)
     return x * angles.cos() + torch.cat([-b, a], -1) * angles.sin()
-
-
-def halved(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places, two=1.0))
-
-
-def doubled(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places, two=4.0))
-
-
-def base_1000(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places, base=1000.0))
-
-
-def counted(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, torch.arange(len(places))))
-
-
-def from_one(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places + 1))
-
-
-def over_heads(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places)[:, None])
-
-
-def faster(x: Tensor, places: Tensor) -> Tensor:
-    return _turn(x, _angles(x, places, two=-2.0))
 
 
 def first_half(x: Tensor, places: Tensor) -> Tensor:
@@ -113,99 +81,89 @@ def _length(got: Array, want: Array) -> dict[str, object]:
 
 LESSON = Lesson(
     questions=[calls("rotate", right, *given, names="x places", tolerance=3e-5) for given in GIVEN],
-    wrongs=[
-        Wrong(
-            "neighbours",
-            {"rotate": neighbours},
-            Message(
+    wrongs={
+        "rotate": [
+            Wrong(
+                "neighbours",
+                neighbours,
                 "you turn neighbours, (x₀, x₁), (x₂, x₃), …, as the first RoPE paper does. That works as well, but "
-                "not with weights made for the other way: here the pairs are (xᵢ, xᵢ₊D/2)."
+                "not with weights made for the other way: here the pairs are (xᵢ, xᵢ₊D/2).",
             ),
-        ),
-        Wrong(
-            "neighbours to halves",
-            {"rotate": neighbours_to_halves},
-            Message(
+            Wrong(
+                "neighbours to halves",
+                neighbours_to_halves,
                 "a and b are taken from neighbours (x[..., ::2] and x[..., 1::2]), but put back as halves: the "
-                "numbers change places. Here a is the first half, x[..., :half], and b the second."
+                "numbers change places. Here a is the first half, x[..., :half], and b the second.",
             ),
-        ),
-        Wrong(
-            "backwards",
-            {"rotate": backwards},
-            Message("you turn the other way: the signs of the sines are swapped. a' has the minus, b' the plus."),
-        ),
-        Wrong(
-            "no minus",
-            {"rotate": no_minus},
-            Message(
+            Wrong(
+                "backwards",
+                lambda x, places: _turn(x, -_angles(x, places)),
+                "you turn the other way: the signs of the sines are swapped. a' has the minus, b' the plus.",
+            ),
+            Wrong(
+                "no minus",
+                no_minus,
                 "this is no turn: lengths change, {got} instead of {want}. One of the two sines needs a minus: a' = "
-                "a·cos − b·sin."
+                "a·cos − b·sin.",
+                _length,
             ),
-            _length,
-        ),
-        Wrong(
-            "mixed tables",
-            {"rotate": mixed_tables},
-            Message(
+            Wrong(
+                "mixed tables",
+                mixed_tables,
                 "table and pairs don't agree: the angles are laid out for neighbours (0, 0, 1, 1, …) but the halves "
                 "are turned. The two numbers of a pair get different angles. For halves the table is [θ₀ … , θ₀ …], "
-                "torch.cat([angles, angles], −1)."
+                "torch.cat([angles, angles], −1).",
+                mistake="R4",
             ),
-            mistake="R4",
-        ),
-        Wrong(
-            "halved",
-            {"rotate": halved},
-            Message(
+            Wrong(
+                "halved",
+                lambda x, places: _turn(x, _angles(x, places, two=1.0)),
                 "your exponent is i/D; 2i/D is right: over the D/2 pairs it runs from 0 to nearly 1 ({got} instead of "
-                "{want})."
+                "{want}).",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "doubled",
-            {"rotate": doubled},
-            Message("your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again."),
-        ),
-        Wrong("base 1000", {"rotate": base_1000}, Message("the base is 1000 in yours; 10000 is right.")),
-        Wrong(
-            "counted",
-            {"rotate": counted},
-            Message(
+            Wrong(
+                "doubled",
+                lambda x, places: _turn(x, _angles(x, places, two=4.0)),
+                "your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again.",
+            ),
+            Wrong(
+                "base 1000",
+                lambda x, places: _turn(x, _angles(x, places, base=1000.0)),
+                "the base is 1000 in yours; 10000 is right.",
+            ),
+            Wrong(
+                "counted",
+                lambda x, places: _turn(x, _angles(x, torch.arange(len(places)))),
                 "places isn't used: you count 0, 1, 2, … yourself. With a cache the words stand at 5, 6, 7, …, as "
-                "given."
+                "given.",
             ),
-        ),
-        Wrong("from one", {"rotate": from_one}, Message("place 0 isn't turned at all; yours is, by one step.")),
-        Wrong(
-            "over heads",
-            {"rotate": over_heads},
-            Message(
+            Wrong(
+                "from one",
+                lambda x, places: _turn(x, _angles(x, places + 1)),
+                "place 0 isn't turned at all; yours is, by one step.",
+            ),
+            Wrong(
+                "over heads",
+                lambda x, places: _turn(x, _angles(x, places)[:, None]),
                 "the angles (N, 1, D/2) are lined up with the heads, not with the words. (N, D/2) fits the last two "
-                "axes of (B, H, N, D/2) by itself."
+                "axes of (B, H, N, D/2) by itself.",
+                mistake="R5",
             ),
-            mistake="R5",
-        ),
-        Wrong(
-            "faster",
-            {"rotate": faster},
-            Message(
+            Wrong(
+                "faster",
+                lambda x, places: _turn(x, _angles(x, places, two=-2.0)),
                 "later pairs turn faster instead of slower: divide the place by 10000^(2i/D), or use a negative "
-                "exponent."
+                "exponent.",
             ),
-        ),
-        Wrong(
-            "first half",
-            {"rotate": first_half},
-            Message("only the first half is turned; b' = b·cos θ + a·sin θ is missing."),
-        ),
-        Wrong(
-            "updated",
-            {"rotate": updated},
-            Message("b' is computed from the new a. Both need the old a and b: keep them until both are done."),
-        ),
-    ],
+            Wrong("first half", first_half, "only the first half is turned; b' = b·cos θ + a·sin θ is missing."),
+            Wrong(
+                "updated",
+                updated,
+                "b' is computed from the new a. Both need the old a and b: keep them until both are done.",
+            ),
+        ],
+    },
     hints={
         "rotate": [
             Message("Three parts: D/2 frequencies, angles = places as a column × frequencies, then a and b turned."),

@@ -22,40 +22,8 @@ def right_largest(q: Array, k: Array) -> list[float]:
     return [from_qkv(q, k, k, scale=scale).weights.max(-1).mean() for scale in (1, None)]
 
 
-def unscaled(q: Array, k: Array) -> Array:
-    return q @ k.T
-
-
 def by_d(q: Array, k: Array) -> Array:
     return q @ k.T / q.shape[-1]
-
-
-def times_root(q: Array, k: Array) -> Array:
-    return q @ k.T * np.sqrt(q.shape[-1])
-
-
-def by_keys(q: Array, k: Array) -> Array:
-    return q @ k.T / np.sqrt(k.shape[0])
-
-
-def by_queries(q: Array, k: Array) -> Array:
-    return q @ k.T / np.sqrt(q.shape[0])
-
-
-def squared(q: Array, k: Array) -> Array:
-    return q @ k.T / q.shape[-1] ** 2
-
-
-def by_lengths(q: Array, k: Array) -> Array:
-    return q @ k.T / (np.linalg.norm(q, axis=-1)[:, None] * np.linalg.norm(k, axis=-1))
-
-
-def softmax_too(q: Array, k: Array) -> Array:
-    return softmax(right(q, k))
-
-
-def swapped(q: Array, k: Array) -> list[float]:
-    return right_largest(q, k)[::-1]
 
 
 def after_softmax(q: Array, k: Array) -> list[float]:
@@ -63,150 +31,112 @@ def after_softmax(q: Array, k: Array) -> list[float]:
     return [plain.max(-1).mean(), (plain / np.sqrt(q.shape[-1])).max(-1).mean()]
 
 
-def overall(q: Array, k: Array) -> list[float]:
-    return [softmax(q @ k.T).max(), softmax(right(q, k)).max()]
-
-
-def per_key(q: Array, k: Array) -> list[float]:
-    return [softmax(q @ k.T).max(0).mean(), softmax(right(q, k)).max(0).mean()]
-
-
-def of_scores(q: Array, k: Array) -> list[float]:
-    return [(q @ k.T).max(-1).mean(), right(q, k).max(-1).mean()]
-
-
-def same_twice(q: Array, k: Array) -> list[float]:
-    return [right_largest(q, k)[1]] * 2
-
-
-def scaled_twice(q: Array, k: Array) -> list[float]:
-    return [right_largest(q, k)[0], softmax(by_d(q, k)).max(-1).mean()]
-
-
-def one_scale_more(q: Array, k: Array) -> list[float]:
-    return [right_largest(q, k)[1], softmax(by_d(q, k)).max(-1).mean()]
-
-
 LESSON = Lesson(
     questions=[
         *(calls("scaled_scores", right, *pair, names="q k") for pair in PAIRS),
         *(calls("largest_weights", right_largest, *pair, names="q k") for pair in PAIRS),
     ],
-    wrongs=[
-        Wrong(
-            "unscaled",
-            {"scaled_scores": unscaled},
-            Message("your scores aren't scaled: {got}, and {want} is right. Divide by √d, d = q.shape[-1]."),
-            furthest,
-            mistake="S2",
-        ),
-        Wrong(
-            "by d",
-            {"scaled_scores": by_d},
-            Message(
+    wrongs={
+        "scaled_scores": [
+            Wrong(
+                "unscaled",
+                lambda q, k: q @ k.T,
+                "your scores aren't scaled: {got}, and {want} is right. Divide by √d, d = q.shape[-1].",
+                furthest,
+                mistake="S2",
+            ),
+            Wrong(
+                "by d",
+                by_d,
                 "you divided by d instead of √d (or by √d twice, which is the same): {got}, and {want} is right. The "
-                "variance of a score is d, its spread √d."
+                "variance of a score is d, its spread √d.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "times root",
-            {"scaled_scores": times_root},
-            Message(
+            Wrong(
+                "times root",
+                lambda q, k: q @ k.T * np.sqrt(q.shape[-1]),
                 "your scores are d times too large: {got}, and {want} is right. You multiply by √d (or divide by "
-                "d**-0.5, which is the same). Divide by √d."
+                "d**-0.5, which is the same). Divide by √d.",
+                furthest,
+                mistake="S1",
             ),
-            furthest,
-            mistake="S1",
-        ),
-        Wrong(
-            "by keys",
-            {"scaled_scores": by_keys},
-            Message("you divided by the root of the number of keys. d is how wide a query is: q.shape[-1]."),
-            mistake="S4",
-        ),
-        Wrong(
-            "by queries",
-            {"scaled_scores": by_queries},
-            Message(
-                "you divided by the root of the number of queries (len(q)). d is how wide a query is: q.shape[-1]."
+            Wrong(
+                "by keys",
+                lambda q, k: q @ k.T / np.sqrt(k.shape[0]),
+                "you divided by the root of the number of keys. d is how wide a query is: q.shape[-1].",
+                mistake="S4",
             ),
-            mistake="S4",
-        ),
-        Wrong("squared", {"scaled_scores": squared}, Message("you divided by d². Divide by √d: d ** 0.5.")),
-        Wrong(
-            "by lengths",
-            {"scaled_scores": by_lengths},
-            Message(
+            Wrong(
+                "by queries",
+                lambda q, k: q @ k.T / np.sqrt(q.shape[0]),
+                "you divided by the root of the number of queries (len(q)). d is how wide a query is: q.shape[-1].",
+                mistake="S4",
+            ),
+            Wrong("squared", lambda q, k: q @ k.T / q.shape[-1] ** 2, "you divided by d². Divide by √d: d ** 0.5."),
+            Wrong(
+                "by lengths",
+                lambda q, k: q @ k.T / (np.linalg.norm(q, axis=-1)[:, None] * np.linalg.norm(k, axis=-1)),
                 "these are cosines: you divided by the lengths of q and k. Attention divides every score by the same "
-                "number, √d."
+                "number, √d.",
             ),
-        ),
-        Wrong(
-            "softmax too",
-            {"scaled_scores": softmax_too},
-            Message("your rows add up to 1: this is the softmax already. Here only the scaled scores are asked for."),
-        ),
-        Wrong(
-            "swapped",
-            {"largest_weights": swapped},
-            Message("the two numbers are right but the other way round: first without scaling, then with it."),
-        ),
-        Wrong(
-            "after softmax",
-            {"largest_weights": after_softmax},
-            Message(
+            Wrong(
+                "softmax too",
+                lambda q, k: softmax(right(q, k)),
+                "your rows add up to 1: this is the softmax already. Here only the scaled scores are asked for.",
+            ),
+        ],
+        "largest_weights": [
+            Wrong(
+                "swapped",
+                lambda q, k: right_largest(q, k)[::-1],
+                "the two numbers are right but the other way round: first without scaling, then with it.",
+            ),
+            Wrong(
+                "after softmax",
+                after_softmax,
                 "you took the softmax first and divided by √d afterwards: {got} instead of {want}. The weights then "
-                "no longer add up to 1. Scale the scores, then take the softmax."
+                "no longer add up to 1. Scale the scores, then take the softmax.",
+                furthest,
+                mistake="S6",
             ),
-            furthest,
-            mistake="S6",
-        ),
-        Wrong(
-            "overall",
-            {"largest_weights": overall},
-            Message(
+            Wrong(
+                "overall",
+                lambda q, k: [softmax(q @ k.T).max(), softmax(right(q, k)).max()],
                 "you took the largest weight of the whole table. Take the largest of each row, .max(-1), then the "
-                "mean of those."
+                "mean of those.",
             ),
-        ),
-        Wrong(
-            "per key",
-            {"largest_weights": per_key},
-            Message("you took the maximum of each column, over the queries. A row belongs to a query: .max(-1)."),
-        ),
-        Wrong(
-            "of scores",
-            {"largest_weights": of_scores},
-            Message(
+            Wrong(
+                "per key",
+                lambda q, k: [softmax(q @ k.T).max(0).mean(), softmax(right(q, k)).max(0).mean()],
+                "you took the maximum of each column, over the queries. A row belongs to a query: .max(-1).",
+            ),
+            Wrong(
+                "of scores",
+                lambda q, k: [(q @ k.T).max(-1).mean(), right(q, k).max(-1).mean()],
                 "{got} is no weight: those lie between 0 and 1. You took the maximum of the scores; the softmax comes "
-                "first."
+                "first.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "same twice",
-            {"largest_weights": same_twice},
-            Message("both your numbers are scaled. The first is for the plain scores, q @ k.T."),
-        ),
-        Wrong(
-            "scaled twice",
-            {"largest_weights": scaled_twice},
-            Message(
+            Wrong(
+                "same twice",
+                lambda q, k: [right_largest(q, k)[1]] * 2,
+                "both your numbers are scaled. The first is for the plain scores, q @ k.T.",
+            ),
+            Wrong(
+                "scaled twice",
+                lambda q, k: [right_largest(q, k)[0], softmax(by_d(q, k)).max(-1).mean()],
                 "the first number is right; for the second the scores are divided by √d twice ({got} instead of "
-                "{want}). scaled_scores(q, k) has done it already: only the softmax is left."
+                "{want}). scaled_scores(q, k) has done it already: only the softmax is left.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "one scale more",
-            {"largest_weights": one_scale_more},
-            Message(
+            Wrong(
+                "one scale more",
+                lambda q, k: [right_largest(q, k)[1], softmax(by_d(q, k)).max(-1).mean()],
                 "both your numbers are scaled once too often: the first is that of the scaled scores, the second is "
-                "scaled twice. First q @ k.T as it is, then scaled_scores(q, k)."
+                "scaled twice. First q @ k.T as it is, then scaled_scores(q, k).",
             ),
-        ),
-    ],
+        ],
+    },
     hints={
         "scaled_scores": [
             Message("d is the last size of q: q.shape[-1]."),

@@ -34,170 +34,98 @@ def right_cosines(q: Array, k: Array) -> Array:
     return from_qkv(q / length(q), k / length(k), k).scores
 
 
-def other_way(q: Array, k: Array) -> Array:
-    return k @ q.T
-
-
-def pairwise(q: Array, k: Array) -> Array:
-    return q * k
-
-
-def untransposed(q: Array, k: Array) -> Array:
-    return q @ k
-
-
-def untransposed_dot(q: Array, k: Array) -> Array:
-    return np.dot(q, k)
-
-
-def with_itself(q: Array, k: Array) -> Array:
-    return q @ q.T
-
-
-def distances(q: Array, k: Array) -> Array:
-    return np.sqrt(((q[:, None] - k[None]) ** 2).sum(-1))
-
-
-def scaled(q: Array, k: Array) -> Array:
-    return q @ k.T / np.sqrt(q.shape[-1])
-
-
-def uncut(q: Array, k: Array) -> Array:
-    return q @ k.T
-
-
-def whole_norms(q: Array, k: Array) -> Array:
-    return q @ k.T / (np.linalg.norm(q) * np.linalg.norm(k))
-
-
-def squared(q: Array, k: Array) -> Array:
-    return q @ k.T / ((q**2).sum(-1)[:, None] * (k**2).sum(-1))
-
-
-def query_only(q: Array, k: Array) -> Array:
-    return q @ k.T / np.linalg.norm(q, axis=-1)[:, None]
-
-
-def key_only(q: Array, k: Array) -> Array:
-    return q @ k.T / np.linalg.norm(k, axis=-1)
-
-
-def angles(q: Array, k: Array) -> Array:
-    return np.arccos(np.clip(solved.cosines(q, k), -1, 1))
-
-
 LESSON = Lesson(
     questions=[
         *(calls("scores", right_scores, *pair, names="q k") for pair in PAIRS),
         *(calls("cosines", right_cosines, *pair, names="q k") for pair in PAIRS),
     ],
-    wrongs=[
-        Wrong(
-            "other way",
-            {"scores": other_way},
-            Message(
-                "your table is {shape}: rows are keys and columns queries. A row belongs to a query: Q·Kᵀ, not K·Qᵀ."
+    wrongs={
+        "scores": [
+            Wrong(
+                "other way",
+                lambda q, k: k @ q.T,
+                "your table is {shape}: rows are keys and columns queries. A row belongs to a query: Q·Kᵀ, not K·Qᵀ.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "pairwise",
-            {"scores": pairwise},
-            Message(
+            Wrong(
+                "pairwise",
+                lambda q, k: q * k,
                 "q * k multiplies number by number and adds nothing up. The dot product needs the sum over d, for "
-                "every pair: the sign is @."
+                "every pair: the sign is @.",
             ),
-        ),
-        Wrong(
-            "untransposed",
-            {"scores": untransposed},
-            Message(
+            Wrong(
+                "untransposed",
+                lambda q, k: q @ k,
                 "q @ k wants the rows of k to be d long. Both q and k have d columns: transpose k, so that its keys "
-                "become columns."
+                "become columns.",
             ),
-        ),
-        Wrong(
-            "untransposed dot",
-            {"scores": untransposed_dot},
-            Message(
+            Wrong(
+                "untransposed dot",
+                lambda q, k: np.dot(q, k),
                 "np.dot(q, k) wants k to have d rows. Both q and k have d columns: transpose k, so that its keys "
-                "become columns."
+                "become columns.",
             ),
-        ),
-        Wrong(
-            "with itself",
-            {"scores": with_itself},
-            Message("your table is {shape}: q was multiplied with itself. The keys must be in it."),
-            shapes,
-        ),
-        Wrong(
-            "distances",
-            {"scores": distances},
-            Message(
+            Wrong(
+                "with itself",
+                lambda q, k: q @ q.T,
+                "your table is {shape}: q was multiplied with itself. The keys must be in it.",
+                shapes,
+            ),
+            Wrong(
+                "distances",
+                lambda q, k: np.sqrt(((q[:, None] - k[None]) ** 2).sum(-1)),
                 "your numbers are distances |q − k|: small where they fit. A score is the dot product: large where "
-                "they fit."
+                "they fit.",
             ),
-        ),
-        Wrong(
-            "scaled",
-            {"scores": scaled},
-            Message(
+            Wrong(
+                "scaled",
+                lambda q, k: q @ k.T / np.sqrt(q.shape[-1]),
                 "your scores are divided by √d already ({got} instead of {want}). That comes in the next exercise; "
-                "here the plain dot product."
+                "here the plain dot product.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "uncut",
-            {"cosines": uncut},
-            Message(
+        ],
+        "cosines": [
+            Wrong(
+                "uncut",
+                lambda q, k: q @ k.T,
                 "{got} is no cosine: those lie between −1 and 1. Divide the score by the length of q and by the "
-                "length of k."
+                "length of k.",
+                lambda got, want: {"got": float(got.flat[np.abs(got).argmax()])},
             ),
-            lambda got, want: {"got": float(got.flat[np.abs(got).argmax()])},
-        ),
-        Wrong(
-            "whole norms",
-            {"cosines": whole_norms},
-            Message(
+            Wrong(
+                "whole norms",
+                lambda q, k: q @ k.T / (np.linalg.norm(q) * np.linalg.norm(k)),
                 "np.linalg.norm without axis gives one length for the whole matrix, so all your cosines shrink alike. "
-                "Each row has its own length: axis=-1."
+                "Each row has its own length: axis=-1.",
             ),
-        ),
-        Wrong(
-            "squared",
-            {"cosines": squared},
-            Message(
+            Wrong(
+                "squared",
+                lambda q, k: q @ k.T / ((q**2).sum(-1)[:, None] * (k**2).sum(-1)),
                 "you divided by the squared lengths: q and k in one direction then give 1/(|q|·|k|) instead of 1. The "
-                "root is missing."
+                "root is missing.",
             ),
-        ),
-        Wrong(
-            "query only",
-            {"cosines": query_only},
-            Message(
-                "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k too."
+            Wrong(
+                "query only",
+                lambda q, k: q @ k.T / np.linalg.norm(q, axis=-1)[:, None],
+                "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k too.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "key only",
-            {"cosines": key_only},
-            Message(
-                "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q too."
+            Wrong(
+                "key only",
+                lambda q, k: q @ k.T / np.linalg.norm(k, axis=-1),
+                "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q too.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "angles",
-            {"cosines": angles},
-            Message(
+            Wrong(
+                "angles",
+                lambda q, k: np.arccos(np.clip(solved.cosines(q, k), -1, 1)),
                 "these are the angles themselves, in radians ({got}). The cosine was asked for ({want}): leave arccos "
-                "out."
+                "out.",
+                furthest,
             ),
-            furthest,
-        ),
-    ],
+        ],
+    },
     hints={
         "scores": [
             Message("`a @ b` makes every dot product of a row of a with a column of b."),

@@ -39,48 +39,12 @@ def _table(
     return table
 
 
-def doubled(n: int, width: int) -> Tensor:
-    return _table(n, width, lambda i: 4 * i / width)
-
-
-def halved(n: int, width: int) -> Tensor:
-    return _table(n, width, lambda i: i / width)
-
-
-def own_column(n: int, width: int) -> Tensor:
-    return _table(n, width, cos=lambda i: (2 * i + 1) / width)
-
-
-def next_pair(n: int, width: int) -> Tensor:
-    return _table(n, width, cos=lambda i: (2 * i + 2) / width)
-
-
-def base_1000(n: int, width: int) -> Tensor:
-    return _table(n, width, base=1000.0)
-
-
-def from_one(n: int, width: int) -> Tensor:
-    return _table(n, width, start=1)
-
-
 def swapped(n: int, width: int) -> Tensor:
     i = torch.arange((width + 1) // 2, dtype=torch.float64)
     angles = torch.arange(n, dtype=torch.float64)[:, None] / 10000 ** (2 * i / width)
     table = torch.empty(n, width, dtype=torch.float64)
     table[:, 0::2], table[:, 1::2] = torch.cos(angles), torch.sin(angles)[:, : width // 2]
     return table
-
-
-def halves(n: int, width: int) -> Tensor:
-    return _table(n, width, pairs=lambda sines, cosines: torch.cat([sines, cosines], 1))
-
-
-def times(n: int, width: int) -> Tensor:
-    return _table(n, width, lambda i: -2 * i / width)
-
-
-def whole_width(n: int, width: int) -> Tensor:
-    return _table(n, width, lambda i: i / max((width + 1) // 2 - 1, 1))
 
 
 def even_only(n: int, width: int) -> Tensor:
@@ -92,122 +56,103 @@ def even_only(n: int, width: int) -> Tensor:
     return table
 
 
-def scaled_words(x: Tensor) -> Tensor:
-    return x * x.shape[-1] ** 0.5 + solved.sinusoid(x.shape[1], x.shape[2])
-
-
-def by_batch(x: Tensor) -> Tensor:
-    return x + solved.sinusoid(x.shape[0], x.shape[2])[:, None]
-
-
-def multiplied(x: Tensor) -> Tensor:
-    return x * solved.sinusoid(x.shape[1], x.shape[2])
-
-
-def only_table(x: Tensor) -> Tensor:
-    return solved.sinusoid(x.shape[1], x.shape[2]).expand(x.shape)
-
-
 LESSON = Lesson(
     questions=[
         *(calls("sinusoid", right, *size, names="n width") for size in SIZES),
         *(calls("add_positions", lambda x: x.numpy() + right(*x.shape[1:]), x, names="x") for x in WORDS),
     ],
-    wrongs=[
-        Wrong(
-            "doubled",
-            {"sinusoid": doubled},
-            Message(
+    wrongs={
+        "sinusoid": [
+            Wrong(
+                "doubled",
+                lambda n, width: _table(n, width, lambda i: 4 * i / width),
                 "the exponent is doubled: torch.arange(0, width, 2) is 2i already, so 10000^(2·2i/C) slows down twice "
-                "as fast ({got} instead of {want}). Use it as it is: even / width."
+                "as fast ({got} instead of {want}). Use it as it is: even / width.",
+                furthest,
+                mistake="R1",
             ),
-            furthest,
-            mistake="R1",
-        ),
-        Wrong(
-            "halved",
-            {"sinusoid": halved},
-            Message(
+            Wrong(
+                "halved",
+                lambda n, width: _table(n, width, lambda i: i / width),
                 "the exponent is i/C where 2i/C is right ({got} instead of {want}): i counts pairs of columns, the "
-                "exponent needs 2i."
+                "exponent needs 2i.",
+                furthest,
+                mistake="R1",
             ),
-            furthest,
-            mistake="R1",
-        ),
-        Wrong(
-            "own column",
-            {"sinusoid": own_column},
-            Message(
+            Wrong(
+                "own column",
+                lambda n, width: _table(n, width, cos=lambda i: (2 * i + 1) / width),
                 "your cosines have their own frequency, with 2i + 1 in the exponent. A sine and its cosine share 2i: "
-                "only so sin² + cos² = 1."
+                "only so sin² + cos² = 1.",
+                mistake="R1",
             ),
-            mistake="R1",
-        ),
-        Wrong(
-            "next pair",
-            {"sinusoid": next_pair},
-            Message("your cosines have the frequency of the next pair, 2i + 2. A sine and its cosine share 2i."),
-            mistake="R1",
-        ),
-        Wrong(
-            "base 1000", {"sinusoid": base_1000}, Message("the base is 1000 in yours; 10000 is right."), mistake="R1"
-        ),
-        Wrong("from one", {"sinusoid": from_one}, Message("places count from 0: your first row is that of place 1.")),
-        Wrong(
-            "swapped",
-            {"sinusoid": swapped},
-            Message("sines and cosines changed places: row 0 is [0, 1, 0, 1, …], sine first."),
-        ),
-        Wrong(
-            "halves",
-            {"sinusoid": halves},
-            Message(
+            Wrong(
+                "next pair",
+                lambda n, width: _table(n, width, cos=lambda i: (2 * i + 2) / width),
+                "your cosines have the frequency of the next pair, 2i + 2. A sine and its cosine share 2i.",
+                mistake="R1",
+            ),
+            Wrong(
+                "base 1000",
+                lambda n, width: _table(n, width, base=1000.0),
+                "the base is 1000 in yours; 10000 is right.",
+                mistake="R1",
+            ),
+            Wrong(
+                "from one",
+                lambda n, width: _table(n, width, start=1),
+                "places count from 0: your first row is that of place 1.",
+            ),
+            Wrong("swapped", swapped, "sines and cosines changed places: row 0 is [0, 1, 0, 1, …], sine first."),
+            Wrong(
+                "halves",
+                lambda n, width: _table(n, width, pairs=lambda sines, cosines: torch.cat([sines, cosines], 1)),
                 "all sines first, then all cosines: some models do that, but here they take turns, table[:, 0::2] and "
-                "table[:, 1::2]."
+                "table[:, 1::2].",
             ),
-        ),
-        Wrong(
-            "times",
-            {"sinusoid": times},
-            Message("the waves get faster instead of slower: the place is multiplied by 10000^(2i/C). Divide."),
-        ),
-        Wrong(
-            "whole width",
-            {"sinusoid": whole_width},
-            Message(
-                "your exponent runs from 0 to 1 exactly, i / (C/2 − 1). In the paper it is 2i/C and stays below 1."
+            Wrong(
+                "times",
+                lambda n, width: _table(n, width, lambda i: -2 * i / width),
+                "the waves get faster instead of slower: the place is multiplied by 10000^(2i/C). Divide.",
             ),
-        ),
-        Wrong(
-            "even only",
-            {"sinusoid": even_only},
-            Message(
+            Wrong(
+                "whole width",
+                lambda n, width: _table(n, width, lambda i: i / max((width + 1) // 2 - 1, 1)),
+                "your exponent runs from 0 to 1 exactly, i / (C/2 − 1). In the paper it is 2i/C and stays below 1.",
+            ),
+            Wrong(
+                "even only",
+                even_only,
                 "right for even widths. With width 5 there are three sines but only two places for cosines: cut them, "
-                "[:, : width // 2]."
+                "[:, : width // 2].",
             ),
-        ),
-        Wrong(
-            "scaled words",
-            {"add_positions": scaled_words},
-            Message(
+        ],
+        "add_positions": [
+            Wrong(
+                "scaled words",
+                lambda x: x * x.shape[-1] ** 0.5 + solved.sinusoid(x.shape[1], x.shape[2]),
                 "the word vectors are multiplied by √C first. The whole Transformer does that to its embeddings, but "
-                "here only the place is added."
+                "here only the place is added.",
             ),
-        ),
-        Wrong(
-            "by batch",
-            {"add_positions": by_batch},
-            Message(
+            Wrong(
+                "by batch",
+                lambda x: x + solved.sinusoid(x.shape[0], x.shape[2])[:, None],
                 "the table is counted along the batch: every word of a sentence gets the same row. Places run along "
-                "axis 1: x.shape[1]."
+                "axis 1: x.shape[1].",
+                mistake="R3",
             ),
-            mistake="R3",
-        ),
-        Wrong("multiplied", {"add_positions": multiplied}, Message("positions are added, not multiplied.")),
-        Wrong(
-            "only table", {"add_positions": only_table}, Message("the words are gone: x + table, not the table alone.")
-        ),
-    ],
+            Wrong(
+                "multiplied",
+                lambda x: x * solved.sinusoid(x.shape[1], x.shape[2]),
+                "positions are added, not multiplied.",
+            ),
+            Wrong(
+                "only table",
+                lambda x: solved.sinusoid(x.shape[1], x.shape[2]).expand(x.shape),
+                "the words are gone: x + table, not the table alone.",
+            ),
+        ],
+    },
     hints={
         "sinusoid": [
             Message("`torch.arange(0, width, 2)` is 0, 2, 4, …, which is 2i. One frequency per pair of columns."),

@@ -28,10 +28,6 @@ def unstable(x: Array) -> Array:
     return powers / powers.sum(-1, keepdims=True)
 
 
-def covered(x: Array) -> Array:
-    return np.nan_to_num(unstable(x))
-
-
 def over_rows(x: Array) -> Array:
     powers = np.exp(x - x.max(0, keepdims=True))
     return powers / powers.sum(0, keepdims=True)
@@ -63,17 +59,9 @@ def own_max_all_sum(x: Array) -> Array:
     return powers / powers.sum()
 
 
-def no_sum(x: Array) -> Array:
-    return np.exp(x - x.max(-1, keepdims=True))
-
-
 def by_largest(x: Array) -> Array:
     powers = np.exp(x)
     return powers / powers.max(-1, keepdims=True)
-
-
-def no_exp(x: Array) -> Array:
-    return x / x.sum(-1, keepdims=True)
 
 
 def shifted_no_exp(x: Array) -> Array:
@@ -113,144 +101,120 @@ LESSON = Lesson(
         calls("softmax", right, APART, names="x", shown="x = [[900, 901], [−900, −902]]"),
         calls("softmax", right, HUGE, names="x", shown="x = [[1000, 999, 0], [3, 1, 2]]"),
     ],
-    wrongs=[
-        Wrong(
-            "unstable",
-            {"softmax": unstable},
-            Message(
+    wrongs={
+        "softmax": [
+            Wrong(
+                "unstable",
+                unstable,
                 "small numbers come out right, but here your row is {row} and {want} is right: e to such a power is "
-                "more than a float can hold. Take the row's maximum off before np.exp."
+                "more than a float can hold. Take the row's maximum off before np.exp.",
+                _bad,
+                mistake="X5",
             ),
-            _bad,
-            mistake="X5",
-        ),
-        Wrong(
-            "NaN covered",
-            {"softmax": covered},
-            Message(
+            Wrong(
+                "NaN covered",
+                lambda x: np.nan_to_num(unstable(x)),
                 "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num "
                 "makes 0 of the NaN. That hides the fault and loses the row. Take the row's maximum off before "
-                "np.exp, and no NaN arises."
+                "np.exp, and no NaN arises.",
+                sums,
             ),
-            sums,
-        ),
-        Wrong(
-            "over middle",
-            {"softmax": over_middle},
-            Message(
+            Wrong(
+                "over middle",
+                over_middle,
                 "one of your rows adds up to {sum}: your columns add up to 1. You went over the axis before the last, "
-                "the queries; shares are taken over the keys, the last axis."
+                "the queries; shares are taken over the keys, the last axis.",
+                sums,
             ),
-            sums,
-        ),
-        Wrong(
-            "over rows",
-            {"softmax": over_rows},
-            Message(
+            Wrong(
+                "over rows",
+                over_rows,
                 "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. Each row is on its own: "
-                "axis=-1."
+                "axis=-1.",
+                sums,
+                mistake="X1",
             ),
-            sums,
-            mistake="X1",
-        ),
-        Wrong(
-            "over all",
-            {"softmax": over_all},
-            Message(
+            Wrong(
+                "over all",
+                over_all,
                 "the whole table adds up to 1, and a row only to {sum}: max() and sum() without an axis go over "
-                "everything. Give axis=-1."
+                "everything. Give axis=-1.",
+                sums,
             ),
-            sums,
-        ),
-        Wrong(
-            "own max, all sum",
-            {"softmax": own_max_all_sum},
-            Message(
+            Wrong(
+                "own max, all sum",
+                own_max_all_sum,
                 "a row of yours adds up to {sum}: the maximum is each row's own, but sum() goes over everything. Give "
-                "it axis=-1, keepdims=True."
+                "it axis=-1, keepdims=True.",
+                sums,
             ),
-            sums,
-        ),
-        Wrong(
-            "axis one",
-            {"softmax": axis_one},
-            Message(
+            Wrong(
+                "axis one",
+                axis_one,
                 "with two axes this is right, with three or one it isn't: axis 1 is the last only of a matrix. Write "
-                "axis=-1, the last of any array."
+                "axis=-1, the last of any array.",
             ),
-        ),
-        Wrong(
-            "one maximum",
-            {"softmax": one_maximum},
-            Message(
+            Wrong(
+                "one maximum",
+                one_maximum,
                 "you took off one maximum, of the whole table. The other row lies 1,800 below it: all its powers "
                 "become 0, and 0/0 is NaN ({row}; {want} is right). Take off each row's own: x.max(-1, "
-                "keepdims=True)."
+                "keepdims=True).",
+                _bad,
             ),
-            _bad,
-        ),
-        Wrong(
-            "no sum",
-            {"softmax": no_sum},
-            Message("one of your rows adds up to {sum}: the powers are right, now divide by their sum along the row."),
-            sums,
-        ),
-        Wrong(
-            "by largest",
-            {"softmax": by_largest},
-            Message("one of your rows adds up to {sum}: you divide by the largest power. Divide by the sum."),
-            sums,
-        ),
-        Wrong(
-            "no exp",
-            {"softmax": no_exp},
-            Message(
+            Wrong(
+                "no sum",
+                lambda x: np.exp(x - x.max(-1, keepdims=True)),
+                "one of your rows adds up to {sum}: the powers are right, now divide by their sum along the row.",
+                sums,
+            ),
+            Wrong(
+                "by largest",
+                by_largest,
+                "one of your rows adds up to {sum}: you divide by the largest power. Divide by the sum.",
+                sums,
+            ),
+            Wrong(
+                "no exp",
+                lambda x: x / x.sum(-1, keepdims=True),
                 "x divided by its sum gives {got} where {want} is right: the powers are missing. Shares must come "
-                "from np.exp(x), which is never negative."
+                "from np.exp(x), which is never negative.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "shifted, no exp",
-            {"softmax": shifted_no_exp},
-            Message("your largest number gets the share 0: the maximum was taken off, but np.exp is missing after it."),
-        ),
-        Wrong(
-            "minus mean",
-            {"softmax": minus_mean},
-            Message(
+            Wrong(
+                "shifted, no exp",
+                shifted_no_exp,
+                "your largest number gets the share 0: the maximum was taken off, but np.exp is missing after it.",
+            ),
+            Wrong(
+                "minus mean",
+                minus_mean,
                 "taking off the mean instead of the maximum leaves room to overflow, and with −inf in the row the "
-                "mean is −inf: your row is {row}, and {want} is right. Take off the maximum."
+                "mean is −inf: your row is {row}, and {want} is right. Take off the maximum.",
+                _bad,
             ),
-            _bad,
-        ),
-        Wrong(
-            "plus max",
-            {"softmax": plus_max},
-            Message(
+            Wrong(
+                "plus max",
+                plus_max,
                 "you add the maximum instead of taking it off, so the powers grow: your row is {row}, and {want} is "
-                "right. x − max."
+                "right. x − max.",
+                _bad,
             ),
-            _bad,
-        ),
-        Wrong(
-            "log softmax",
-            {"softmax": log_softmax},
-            Message(
+            Wrong(
+                "log softmax",
+                log_softmax,
                 "your numbers are negative: this is the logarithm of the softmax ({got}). The shares themselves are "
-                "asked for ({want})."
+                "asked for ({want}).",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "no keepdims",
-            {"softmax": no_keepdims},
-            Message(
+            Wrong(
+                "no keepdims",
+                no_keepdims,
                 "x.max(-1) has one axis less than x, so NumPy lines it up with the wrong axis, or can't at all. Keep "
-                "it as a column: x.max(-1, keepdims=True), and the same for the sum."
+                "it as a column: x.max(-1, keepdims=True), and the same for the sum.",
             ),
-        ),
-    ],
+        ],
+    },
     hints={
         "softmax": [
             Message("Three lines: take off the maximum, np.exp, divide by the sum."),

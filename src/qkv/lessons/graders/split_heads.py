@@ -42,30 +42,6 @@ def view_only(x: Tensor, n_head: int) -> Tensor:
     return x.reshape(x.shape[0], n_head, x.shape[1], -1)
 
 
-def unturned(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], n_head, -1)
-
-
-def strided(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], -1, n_head).permute(0, 3, 1, 2)
-
-
-def turned_wrong(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(0, 2, 3, 1)
-
-
-def heads_first(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(2, 0, 1, 3)
-
-
-def width_is_heads(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], -1, n_head).transpose(1, 2)
-
-
-def joined(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], x.shape[1], n_head, -1).transpose(1, 2).flatten(0, 1)
-
-
 def _weights(
     q: Tensor,
     k: Tensor,
@@ -78,41 +54,9 @@ def _weights(
     return torch.softmax(q @ k.transpose(-1, -2) / (q.shape[-1] ** 0.5 if by is None else by), dim=dim)
 
 
-def by_width(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, q.shape[-1] ** 0.5)
-
-
-def by_heads(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, n_head**0.5)
-
-
-def unscaled(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, 1.0)
-
-
-def over_heads(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, dim=1)
-
-
-def over_queries(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, dim=-2)
-
-
 def no_softmax(q: Tensor, k: Tensor, n_head: int) -> Tensor:
     q, k = solved.split(q, n_head), solved.split(k, n_head)
     return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-
-
-def one_head(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, 1).repeat(1, n_head, 1, 1)
-
-
-def unsplit(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, dim=-1)
-
-
-def viewed(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    return _weights(q, k, n_head, split=view_only)
 
 
 LESSON = Lesson(
@@ -120,126 +64,119 @@ LESSON = Lesson(
         *(calls("split", right_split, *given, names="x n_head") for given in SPLITS),
         *(calls("head_weights", right, *given, names="q k n_head") for given in PAIRS),
     ],
-    wrongs=[
-        Wrong(
-            "view only",
-            {"split": view_only},
-            Message(
+    wrongs={
+        "split": [
+            Wrong(
+                "view only",
+                view_only,
                 "right shape, wrong numbers: a reshape straight to (B, H, N, D) cuts the sentence into H stretches, "
-                "and a head sees numbers of different words as one. Reshape to (B, N, H, D), then transpose(1, 2)."
+                "and a head sees numbers of different words as one. Reshape to (B, N, H, D), then transpose(1, 2).",
+                mistake="H1",
             ),
-            mistake="H1",
-        ),
-        Wrong(
-            "unturned",
-            {"split": unturned},
-            Message(
+            Wrong(
+                "unturned",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1),
                 "you have {shape}: cut rightly, but words are still in front of heads. transpose(1, 2) makes it "
-                "{right}."
+                "{right}.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "strided",
-            {"split": strided},
-            Message(
+            Wrong(
+                "strided",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], -1, n_head).permute(0, 3, 1, 2),
                 "each head got every H-th number (0, H, 2H, …). A head gets D neighbours: the sizes in the reshape "
-                "are (…, H, D), not (…, D, H)."
+                "are (…, H, D), not (…, D, H).",
             ),
-        ),
-        Wrong(
-            "turned wrong",
-            {"split": turned_wrong},
-            Message(
-                "you have {shape}; {right} is right: words and head width changed places. Only the axes 1 and 2 swap."
+            Wrong(
+                "turned wrong",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(0, 2, 3, 1),
+                "you have {shape}; {right} is right: words and head width changed places. Only the axes 1 and 2 swap.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "heads first",
-            {"split": heads_first},
-            Message("you have {shape}: the heads stand before the batch. The batch stays in front: {right}."),
-            shapes,
-        ),
-        Wrong(
-            "width is heads",
-            {"split": width_is_heads},
-            Message(
+            Wrong(
+                "heads first",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(2, 0, 1, 3),
+                "you have {shape}: the heads stand before the batch. The batch stays in front: {right}.",
+                shapes,
+            ),
+            Wrong(
+                "width is heads",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], -1, n_head).transpose(1, 2),
                 "you have {shape}: n_head is how many heads there are, not how wide one is. Its width is C // n_head; "
-                "{right} is right."
+                "{right} is right.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "joined",
-            {"split": joined},
-            Message("you have {shape}: batch and heads became one axis. Keep them apart: {right}."),
-            shapes,
-        ),
-        Wrong(
-            "by width",
-            {"head_weights": by_width},
-            Message(
+            Wrong(
+                "joined",
+                lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).transpose(1, 2).flatten(0, 1),
+                "you have {shape}: batch and heads became one axis. Keep them apart: {right}.",
+                shapes,
+            ),
+        ],
+        "head_weights": [
+            Wrong(
+                "by width",
+                lambda q, k, n_head: _weights(q, k, n_head, q.shape[-1] ** 0.5),
                 "you divide by √C, the width of the model ({got} instead of {want}): one of the commonest mistakes in "
-                "published code. After the split, d is the head's width, q.shape[-1] of the split q."
+                "published code. After the split, d is the head's width, q.shape[-1] of the split q.",
+                furthest,
+                mistake="S3",
             ),
-            furthest,
-            mistake="S3",
-        ),
-        Wrong(
-            "by heads",
-            {"head_weights": by_heads},
-            Message("you divide by the root of the number of heads. It is the head's width: √D."),
-            mistake="S4",
-        ),
-        Wrong("unscaled", {"head_weights": unscaled}, Message("the scores aren't scaled: divide by √D."), mistake="S2"),
-        Wrong(
-            "over heads",
-            {"head_weights": over_heads},
-            Message(
+            Wrong(
+                "by heads",
+                lambda q, k, n_head: _weights(q, k, n_head, n_head**0.5),
+                "you divide by the root of the number of heads. It is the head's width: √D.",
+                mistake="S4",
+            ),
+            Wrong(
+                "unscaled",
+                lambda q, k, n_head: _weights(q, k, n_head, 1.0),
+                "the scores aren't scaled: divide by √D.",
+                mistake="S2",
+            ),
+            Wrong(
+                "over heads",
+                lambda q, k, n_head: _weights(q, k, n_head, dim=1),
                 "a row of yours adds up to {sum}: the softmax runs over the heads (dim=1), which then share one 1 "
-                "between them. dim=-1, the keys."
+                "between them. dim=-1, the keys.",
+                sums,
+                mistake="X3",
             ),
-            sums,
-            mistake="X3",
-        ),
-        Wrong(
-            "over queries",
-            {"head_weights": over_queries},
-            Message("a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys."),
-            sums,
-            mistake="X1",
-        ),
-        Wrong(
-            "no softmax",
-            {"head_weights": no_softmax},
-            Message("these are the scores, {got} for instance; the softmax is missing."),
-            furthest,
-            mistake="X6",
-        ),
-        Wrong(
-            "one head",
-            {"head_weights": one_head},
-            Message(
+            Wrong(
+                "over queries",
+                lambda q, k, n_head: _weights(q, k, n_head, dim=-2),
+                "a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys.",
+                sums,
+                mistake="X1",
+            ),
+            Wrong(
+                "no softmax",
+                no_softmax,
+                "these are the scores, {got} for instance; the softmax is missing.",
+                furthest,
+                mistake="X6",
+            ),
+            Wrong(
+                "one head",
+                lambda q, k, n_head: _weights(q, k, 1).repeat(1, n_head, 1, 1),
                 "all heads have the same weights: they were computed from the whole width and copied. Split q and k "
-                "first."
+                "first.",
+                mistake="H4",
             ),
-            mistake="H4",
-        ),
-        Wrong(
-            "unsplit",
-            {"head_weights": unsplit},
-            Message("you have {shape}, one head: q and k were not split. {right} is right."),
-            shapes,
-            mistake="H4",
-        ),
-        Wrong(
-            "viewed",
-            {"head_weights": viewed},
-            Message("here heads were cut by a reshape straight to (B, H, N, D). Use your split."),
-            mistake="H1",
-        ),
-    ],
+            Wrong(
+                "unsplit",
+                lambda q, k, n_head: torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, dim=-1),
+                "you have {shape}, one head: q and k were not split. {right} is right.",
+                shapes,
+                mistake="H4",
+            ),
+            Wrong(
+                "viewed",
+                lambda q, k, n_head: _weights(q, k, n_head, split=view_only),
+                "here heads were cut by a reshape straight to (B, H, N, D). Use your split.",
+                mistake="H1",
+            ),
+        ],
+    },
     hints={
         "split": [
             Message("Take the shape apart: `batch, n, width = x.shape`. A head's width is `width // n_head`."),

@@ -170,7 +170,7 @@ def _learns(answer: Answer) -> object:
 LEARNS = Question("train", f"train({STEPS})", _learns, lambda: 0.0)
 
 
-def _attention(**change: Any) -> dict[str, object]:
+def _attention(**change: Any) -> object:
     class Variant(solved.Block):
         def attention(self, x: Tensor) -> Tensor:
             heads = change.get("heads", self.n_head)
@@ -186,15 +186,15 @@ def _attention(**change: Any) -> dict[str, object]:
             heads_out = (weights @ v).transpose(1, 2).flatten(2)
             return heads_out if change.get("out") == "none" else self.out(heads_out)
 
-    return {"Block": Variant}
+    return Variant
 
 
-def _forward(forward: Callable[[solved.TinyGPT, Tensor], Tensor]) -> dict[str, object]:
+def _forward(forward: Callable[[solved.TinyGPT, Tensor], Tensor]) -> object:
     class Variant(solved.TinyGPT):
         def forward(self, ids: Tensor) -> Tensor:
             return forward(self, ids)
 
-    return {"TinyGPT": Variant}
+    return Variant
 
 
 def _blocks(s: solved.TinyGPT, x: Tensor) -> Tensor:
@@ -222,14 +222,6 @@ def from_start(s: solved.TinyGPT, ids: Tensor) -> Tensor:
     return s.head(s.norm(out))
 
 
-def unshifted(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten())
-
-
-def backwards(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
-
-
 def softmaxed(model: nn.Module, ids: Tensor) -> Tensor:
     shares = torch.softmax(model(ids)[:, :-1], -1)
     return F.cross_entropy(shares.flatten(0, 1), ids[:, 1:].flatten())
@@ -237,18 +229,6 @@ def softmaxed(model: nn.Module, ids: Tensor) -> Tensor:
 
 def summed(model: nn.Module, ids: Tensor) -> Tensor:
     return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
-
-
-def unflattened(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids)[:, :-1], ids[:, 1:])
-
-
-def rolled(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids).flatten(0, 1), ids.roll(-1, 1).flatten())
-
-
-def last_only(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids)[:, -2], ids[:, -1])
 
 
 def no_zero(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
@@ -285,12 +265,6 @@ def twice(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
     return value
 
 
-NOT_LEARNING = Message(
-    "the model doesn't change: its loss for the same characters is {got} the second time as well. There "
-    "is either no backward(), no step(), or the gradients are cleared between the two. Order: zero_grad, "
-    "loss, backward, step."
-)
-
 LESSON = Lesson(
     questions=[
         *(_block(x, heads) for x, heads in zip(WORDS, HEADS, strict=True)),
@@ -299,153 +273,156 @@ LESSON = Lesson(
         STEP,
         LEARNS,
     ],
-    wrongs=[
-        Wrong(
-            "no mask",
-            _attention(mask="none"),
-            Message(
+    wrongs={
+        "Block": [
+            Wrong(
+                "no mask",
+                _attention(mask="none"),
                 "there is no causal mask: every place sees the character it has to guess. In training the loss would "
-                "fall to nothing, and in writing it would fail."
+                "fall to nothing, and in writing it would fail.",
+                mistake="M14",
             ),
-            mistake="M14",
-        ),
-        Wrong(
-            "future",
-            _attention(mask="future"),
-            Message("the triangle points the other way: places see only the future."),
-            mistake="M12",
-        ),
-        Wrong(
-            "without itself",
-            _attention(diagonal=-1),
-            Message("the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN."),
-            mistake="M12",
-        ),
-        Wrong(
-            "one further",
-            _attention(diagonal=1),
-            Message("each place also sees the next character, the one it has to guess."),
-            mistake="M12",
-        ),
-        Wrong(
-            "mask zero",
-            _attention(mask="zero"),
-            Message("hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf."),
-            mistake="M8",
-        ),
-        Wrong(
-            "by width",
-            _attention(scale=lambda x, q: x.shape[-1] ** 0.5),
-            Message("the scale is √C ({got} instead of {want}); a head is D wide: √D."),
-            furthest,
-            mistake="S3",
-        ),
-        Wrong(
-            "unscaled", _attention(scale=lambda x, q: 1.0), Message("the scores aren't divided by √D."), mistake="S2"
-        ),
-        Wrong("one head", _attention(heads=1), Message("there is only one head: split by self.n_head."), mistake="H4"),
-        Wrong("no output matrix", _attention(out="none"), Message("self.out isn't used."), mistake="P4"),
-        Wrong(
-            "over queries",
-            _attention(dim=-2),
-            Message("the softmax runs over the queries (dim=-2). dim=-1, the keys."),
-            mistake="X1",
-        ),
-        Wrong(
-            "no places",
-            _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids))))),
-            Message("the place vectors aren't added: self.places(torch.arange(N))."),
-        ),
-        Wrong(
-            "places of ids",
-            _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids) + s.places(ids % s.context))))),
-            Message(
-                "the place vectors were looked up by character. Places are 0, 1, 2, …: torch.arange(ids.shape[1])."
+            Wrong(
+                "future",
+                _attention(mask="future"),
+                "the triangle points the other way: places see only the future.",
+                mistake="M12",
             ),
-        ),
-        Wrong(
-            "no last norm",
-            _forward(lambda s, ids: s.head(_blocks(s, s.tokens(ids) + _places(s, ids)))),
-            Message("the last norm is missing: self.head(self.norm(x))."),
-        ),
-        Wrong(
-            "softmax",
-            _forward(lambda s, ids: torch.softmax(s.head(s.norm(_blocks(s, s.tokens(ids) + _places(s, ids)))), -1)),
-            Message("you return probabilities. Logits are asked for; the cross-entropy takes the softmax itself."),
-        ),
-        Wrong(
-            "no blocks",
-            _forward(lambda s, ids: s.head(s.norm(s.tokens(ids) + _places(s, ids)))),
-            Message("x never goes through the blocks: for block in self.blocks: x = block(x)."),
-        ),
-        Wrong(
-            "from start",
-            _forward(from_start),
-            Message("every block gets the same x, and only the last one counts: keep each result, x = block(x)."),
-        ),
-        Wrong("same block", _forward(same_block), Message("the first block is used every time."), mistake="H10"),
-        Wrong(
-            "unshifted",
-            {"loss": unshifted},
-            Message(
+            Wrong(
+                "without itself",
+                _attention(diagonal=-1),
+                "the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN.",
+                mistake="M12",
+            ),
+            Wrong(
+                "one further",
+                _attention(diagonal=1),
+                "each place also sees the next character, the one it has to guess.",
+                mistake="M12",
+            ),
+            Wrong(
+                "mask zero",
+                _attention(mask="zero"),
+                "hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf.",
+                mistake="M8",
+            ),
+            Wrong(
+                "by width",
+                _attention(scale=lambda x, q: x.shape[-1] ** 0.5),
+                "the scale is √C ({got} instead of {want}); a head is D wide: √D.",
+                furthest,
+                mistake="S3",
+            ),
+            Wrong("unscaled", _attention(scale=lambda x, q: 1.0), "the scores aren't divided by √D.", mistake="S2"),
+            Wrong("one head", _attention(heads=1), "there is only one head: split by self.n_head.", mistake="H4"),
+            Wrong("no output matrix", _attention(out="none"), "self.out isn't used.", mistake="P4"),
+            Wrong(
+                "over queries",
+                _attention(dim=-2),
+                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
+                mistake="X1",
+            ),
+        ],
+        "TinyGPT": [
+            Wrong(
+                "no places",
+                _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids))))),
+                "the place vectors aren't added: self.places(torch.arange(N)).",
+            ),
+            Wrong(
+                "places of ids",
+                _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids) + s.places(ids % s.context))))),
+                "the place vectors were looked up by character. Places are 0, 1, 2, …: torch.arange(ids.shape[1]).",
+            ),
+            Wrong(
+                "no last norm",
+                _forward(lambda s, ids: s.head(_blocks(s, s.tokens(ids) + _places(s, ids)))),
+                "the last norm is missing: self.head(self.norm(x)).",
+            ),
+            Wrong(
+                "softmax",
+                _forward(lambda s, ids: torch.softmax(s.head(s.norm(_blocks(s, s.tokens(ids) + _places(s, ids)))), -1)),
+                "you return probabilities. Logits are asked for; the cross-entropy takes the softmax itself.",
+            ),
+            Wrong(
+                "no blocks",
+                _forward(lambda s, ids: s.head(s.norm(s.tokens(ids) + _places(s, ids)))),
+                "x never goes through the blocks: for block in self.blocks: x = block(x).",
+            ),
+            Wrong(
+                "from start",
+                _forward(from_start),
+                "every block gets the same x, and only the last one counts: keep each result, x = block(x).",
+            ),
+            Wrong("same block", _forward(same_block), "the first block is used every time.", mistake="H10"),
+        ],
+        "loss": [
+            Wrong(
+                "unshifted",
+                lambda model, ids: F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()),
                 "the targets aren't shifted: you ask for the character that is already there ({got} instead of "
-                "{want}). logits[:, :-1] against ids[:, 1:]."
+                "{want}). logits[:, :-1] against ids[:, 1:].",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "backwards",
-            {"loss": backwards},
-            Message("you ask for the character before: shifted the wrong way. logits[:, :-1] against ids[:, 1:]."),
-        ),
-        Wrong(
-            "softmaxed",
-            {"loss": softmaxed},
-            Message(
+            Wrong(
+                "backwards",
+                lambda model, ids: F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten()),
+                "you ask for the character before: shifted the wrong way. logits[:, :-1] against ids[:, 1:].",
+            ),
+            Wrong(
+                "softmaxed",
+                softmaxed,
                 "a softmax stands before the cross-entropy, which takes one itself: {got} instead of {want}, and it "
-                "would hardly learn. Give it the logits."
+                "would hardly learn. Give it the logits.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong("summed", {"loss": summed}, Message("this is the sum over all places; the mean is asked for.")),
-        Wrong(
-            "rolled",
-            {"loss": rolled},
-            Message(
+            Wrong("summed", summed, "this is the sum over all places; the mean is asked for."),
+            Wrong(
+                "rolled",
+                lambda model, ids: F.cross_entropy(model(ids).flatten(0, 1), ids.roll(-1, 1).flatten()),
                 "ids.roll moves the first character to the end, so the last place is asked for the beginning of the "
-                "text. Leave the last place out: [:, :-1]."
+                "text. Leave the last place out: [:, :-1].",
             ),
-        ),
-        Wrong(
-            "unflattened",
-            {"loss": unflattened},
-            Message(
+            Wrong(
+                "unflattened",
+                lambda model, ids: F.cross_entropy(model(ids)[:, :-1], ids[:, 1:]),
                 "cross_entropy takes one row of scores per guess, (B·(N−1), V), and as many targets: .flatten(0, 1) "
-                "the logits and .flatten() the targets."
+                "the logits and .flatten() the targets.",
             ),
-        ),
-        Wrong("last only", {"loss": last_only}, Message("only the last character is asked for. Every place counts.")),
-        Wrong(
-            "no zero_grad",
-            {"train_step": no_zero},
-            Message("old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first."),
-        ),
-        Wrong("not learning", {"train_step": zero_late}, NOT_LEARNING, lambda got, want: {"got": float(got[2])}),
-        Wrong(
-            "step first",
-            {"train_step": step_first},
-            Message(
+            Wrong(
+                "last only",
+                lambda model, ids: F.cross_entropy(model(ids)[:, -2], ids[:, -1]),
+                "only the last character is asked for. Every place counts.",
+            ),
+        ],
+        "train_step": [
+            Wrong(
+                "no zero_grad",
+                no_zero,
+                "old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first.",
+            ),
+            Wrong(
+                "not learning",
+                zero_late,
+                "the model doesn't change: its loss for the same characters is {got} the second time as well. There "
+                "is either no backward(), no step(), or the gradients are cleared between the two. Order: zero_grad, "
+                "loss, backward, step.",
+                lambda got, want: {"got": float(got[2])},
+            ),
+            Wrong(
+                "step first",
+                step_first,
                 "step() comes before backward(), so each step uses the gradients of the batch before. Order: "
-                "zero_grad, loss, backward, step."
+                "zero_grad, loss, backward, step.",
             ),
-        ),
-        Wrong(
-            "loss after",
-            {"train_step": loss_after},
-            Message("the step is right, but you give the loss after it; the one before the step is asked for."),
-        ),
-        Wrong("twice", {"train_step": twice}, Message("step() is called twice.")),
-    ],
+            Wrong(
+                "loss after",
+                loss_after,
+                "the step is right, but you give the loss after it; the one before the step is asked for.",
+            ),
+            Wrong("twice", twice, "step() is called twice."),
+        ],
+    },
     hints={
         "Block": [
             Message(

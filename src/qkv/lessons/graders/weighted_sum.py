@@ -28,76 +28,8 @@ def right(q: Array, k: Array, v: Array) -> Array:
     return from_qkv(q, k, v).output
 
 
-def turned(weights: Array, v: Array) -> Array:
-    return weights.T @ v
-
-
-def mean_of_values(weights: Array, v: Array) -> Array:
-    return np.repeat(v.mean(0, keepdims=True), len(weights), 0)
-
-
-def divided(weights: Array, v: Array) -> Array:
-    return weights @ v / len(v)
-
-
-def strongest(weights: Array, v: Array) -> Array:
-    return v[weights.argmax(-1)]
-
-
-def other_side(weights: Array, v: Array) -> Array:
-    return v.T @ weights.T
-
-
-def elementwise(weights: Array, v: Array) -> Array:
-    return weights * v
-
-
 def _scores(q: Array, k: Array) -> Array:
     return q @ k.T / np.sqrt(q.shape[-1])
-
-
-def unscaled(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T) @ v
-
-
-def by_d(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T / q.shape[-1]) @ v
-
-
-def by_value_width(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T / np.sqrt(v.shape[-1])) @ v
-
-
-def by_keys(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T / np.sqrt(len(k))) @ v
-
-
-def by_queries(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T / np.sqrt(len(q))) @ v
-
-
-def no_softmax(q: Array, k: Array, v: Array) -> Array:
-    return _scores(q, k) @ v
-
-
-def softmax_first(q: Array, k: Array, v: Array) -> Array:
-    return softmax(q @ k.T) / np.sqrt(q.shape[-1]) @ v
-
-
-def over_queries(q: Array, k: Array, v: Array) -> Array:
-    return softmax(_scores(q, k).T).T @ v
-
-
-def keys_for_values(q: Array, k: Array, v: Array) -> Array:
-    return softmax(_scores(q, k)) @ k
-
-
-def only_weights(q: Array, k: Array, v: Array) -> Array:
-    return softmax(_scores(q, k))
-
-
-def softmax_of_output(q: Array, k: Array, v: Array) -> Array:
-    return softmax(_scores(q, k) @ v)
 
 
 LESSON = Lesson(
@@ -105,143 +37,121 @@ LESSON = Lesson(
         *(calls("weighted_sum", right_sum, *pair, names="weights v") for pair in MIXES),
         *(calls("attention", right, *three, names="q k v") for three in TRIPLES),
     ],
-    wrongs=[
-        Wrong(
-            "turned",
-            {"weighted_sum": turned},
-            Message(
+    wrongs={
+        "weighted_sum": [
+            Wrong(
+                "turned",
+                lambda weights, v: weights.T @ v,
                 "you multiply the transposed weights: each key then adds up what queries gave it. Row i of the "
-                "weights belongs to query i, so weights @ v, without .T."
+                "weights belongs to query i, so weights @ v, without .T.",
             ),
-        ),
-        Wrong(
-            "mean of values",
-            {"weighted_sum": mean_of_values},
-            Message("every query gets the plain mean of the values: the weights aren't used."),
-        ),
-        Wrong(
-            "divided",
-            {"weighted_sum": divided},
-            Message(
+            Wrong(
+                "mean of values",
+                lambda weights, v: np.repeat(v.mean(0, keepdims=True), len(weights), 0),
+                "every query gets the plain mean of the values: the weights aren't used.",
+            ),
+            Wrong(
+                "divided",
+                lambda weights, v: weights @ v / len(v),
                 "your numbers are the right ones divided by the number of keys ({got} instead of {want}). The weights "
-                "add up to 1 already: their sum is a mean, nothing is left to divide."
+                "add up to 1 already: their sum is a mean, nothing is left to divide.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "strongest",
-            {"weighted_sum": strongest},
-            Message(
+            Wrong(
+                "strongest",
+                lambda weights, v: v[weights.argmax(-1)],
                 "each query takes the value of its strongest key alone. Softmax was meant to be soft: all values, "
-                "each times its weight."
+                "each times its weight.",
             ),
-        ),
-        Wrong(
-            "other side",
-            {"weighted_sum": other_side},
-            Message(
+            Wrong(
+                "other side",
+                lambda weights, v: v.T @ weights.T,
                 "your output is {shape}, turned over: the outputs stand in columns. Put the weights in front: weights "
-                "@ v is {right}."
+                "@ v is {right}.",
+                shapes,
             ),
-            shapes,
-        ),
-        Wrong(
-            "elementwise",
-            {"weighted_sum": elementwise},
-            Message(
+            Wrong(
+                "elementwise",
+                lambda weights, v: weights * v,
                 "weights * v multiplies number by number and adds nothing up. Each output is a sum over all values: "
-                "weights @ v."
+                "weights @ v.",
             ),
-        ),
-        Wrong(
-            "unscaled",
-            {"attention": unscaled},
-            Message(
+        ],
+        "attention": [
+            Wrong(
+                "unscaled",
+                lambda q, k, v: softmax(q @ k.T) @ v,
                 "your numbers are those of attention without the scale ({got} instead of {want}): divide the scores "
-                "by √d before the softmax."
+                "by √d before the softmax.",
+                furthest,
+                mistake="S2",
             ),
-            furthest,
-            mistake="S2",
-        ),
-        Wrong(
-            "by d",
-            {"attention": by_d},
-            Message(
-                "your scores are divided by d, not by √d: the weights come out too even ({got} instead of {want})."
+            Wrong(
+                "by d",
+                lambda q, k, v: softmax(q @ k.T / q.shape[-1]) @ v,
+                "your scores are divided by d, not by √d: the weights come out too even ({got} instead of {want}).",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "by value width",
-            {"attention": by_value_width},
-            Message("you scale by the width of v. The scores are sums over the width of q and k: d = q.shape[-1]."),
-        ),
-        Wrong(
-            "by keys",
-            {"attention": by_keys},
-            Message(
-                "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1]."
+            Wrong(
+                "by value width",
+                lambda q, k, v: softmax(q @ k.T / np.sqrt(v.shape[-1])) @ v,
+                "you scale by the width of v. The scores are sums over the width of q and k: d = q.shape[-1].",
             ),
-            mistake="S4",
-        ),
-        Wrong(
-            "by queries",
-            {"attention": by_queries},
-            Message(
+            Wrong(
+                "by keys",
+                lambda q, k, v: softmax(q @ k.T / np.sqrt(len(k))) @ v,
+                "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1].",
+                mistake="S4",
+            ),
+            Wrong(
+                "by queries",
+                lambda q, k, v: softmax(q @ k.T / np.sqrt(len(q))) @ v,
                 "you scale by the root of the number of queries, len(q). d is how many numbers a query has: "
-                "q.shape[-1]."
+                "q.shape[-1].",
+                mistake="S4",
             ),
-            mistake="S4",
-        ),
-        Wrong(
-            "no softmax",
-            {"attention": no_softmax},
-            Message(
+            Wrong(
+                "no softmax",
+                lambda q, k, v: _scores(q, k) @ v,
                 "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V, and grow with the scores ({got} instead of "
-                "{want})."
+                "{want}).",
+                furthest,
+                mistake="X6",
             ),
-            furthest,
-            mistake="X6",
-        ),
-        Wrong(
-            "softmax first",
-            {"attention": softmax_first},
-            Message(
+            Wrong(
+                "softmax first",
+                lambda q, k, v: softmax(q @ k.T) / np.sqrt(q.shape[-1]) @ v,
                 "you divide by √d after the softmax, so your outputs are too small ({got} instead of {want}) and too "
-                "sharp. Scale the scores first."
+                "sharp. Scale the scores first.",
+                furthest,
             ),
-            furthest,
-        ),
-        Wrong(
-            "over queries",
-            {"attention": over_queries},
-            Message(
+            Wrong(
+                "over queries",
+                lambda q, k, v: softmax(_scores(q, k).T).T @ v,
                 "your softmax runs over the queries: each column adds up to 1, not each row. It must run over the "
-                "keys, the last axis."
+                "keys, the last axis.",
+                mistake="X1",
             ),
-            mistake="X1",
-        ),
-        Wrong(
-            "keys for values",
-            {"attention": keys_for_values},
-            Message("the weights are multiplied with k. Keys are for finding, values for taking home: weights @ v."),
-            mistake="P1",
-        ),
-        Wrong(
-            "only weights",
-            {"attention": only_weights},
-            Message("these are the weights, {shape}. One step is left: times v."),
-            shapes,
-        ),
-        Wrong(
-            "softmax of output",
-            {"attention": softmax_of_output},
-            Message(
+            Wrong(
+                "keys for values",
+                lambda q, k, v: softmax(_scores(q, k)) @ k,
+                "the weights are multiplied with k. Keys are for finding, values for taking home: weights @ v.",
+                mistake="P1",
+            ),
+            Wrong(
+                "only weights",
+                lambda q, k, v: softmax(_scores(q, k)),
+                "these are the weights, {shape}. One step is left: times v.",
+                shapes,
+            ),
+            Wrong(
+                "softmax of output",
+                lambda q, k, v: softmax(_scores(q, k) @ v),
                 "you took the softmax after multiplying with v. It belongs on the scores: softmax(Q·Kᵀ/√d), then "
-                "times v."
+                "times v.",
             ),
-        ),
-    ],
+        ],
+    },
     hints={
         "weighted_sum": [
             Message("Row times matrix: one query's weights (M,) times v (M, e) is (e,)."),
