@@ -10,11 +10,13 @@ An exercise is one Python file for both languages, told apart by small marks:
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import re
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -154,7 +156,10 @@ def nothing(got: Array, want: Array) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Wrong:
-    """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it."""
+    """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it.
+
+    The code is that function or those numbers, or {part of the solution's text: what it has there}.
+    """
 
     id: str
     code: object
@@ -193,7 +198,6 @@ class Lesson:
         None  # answer → what qkv.check looks at, and its options
     )
     seconds: float = 10.0  # of computing: a guard, no budget
-    given: tuple[str, ...] = field(default=())  # further names that must be there
 
     def hints_for(self, step: str = "") -> list[Message]:
         """All hints: first those about the step that is wrong, if one is known."""
@@ -213,4 +217,29 @@ def solution(name: str) -> ModuleType:
 
 def wrong_answer(name: str, function: str, wrong: Wrong) -> SimpleNamespace:
     """The solved exercise with one function got wrong, as the names of an answer."""
-    return SimpleNamespace(**{**vars(solution(name)), function: wrong.code})
+    code = _edited(name, function, wrong.code) if isinstance(wrong.code, dict) else wrong.code
+    return SimpleNamespace(**{**vars(solution(name)), function: code})
+
+
+def _edited(name: str, function: str, changes: Mapping[str, str]) -> object:
+    """A function (class) of the solved exercise with other code in its hole."""
+    text = HOLE.sub(lambda hole: _with_changes(hole[3], changes), _source(name, function))
+    names = dict(vars(solution(name)))
+    exec(compile(text, f"{name}.py", "exec", dont_inherit=True), names)
+    return names[function]
+
+
+@cache
+def _source(name: str, function: str) -> str:
+    return inspect.getsource(getattr(solution(name), function))
+
+
+def _with_changes(text: str, changes: Mapping[str, str]) -> str:
+    """The text with all changes made at once, so that none changes what another put there.
+
+    >>> _with_changes("k @ q.T", {"k": "q", "q": "k"})
+    'q @ k.T'
+    """
+    missing = [part for part in changes if part not in text]
+    assert not missing, f"the solution has no {missing}"
+    return re.sub("|".join(map(re.escape, changes)), lambda part: changes[part[0]], text)

@@ -5,7 +5,6 @@ import numpy as np
 from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
 from ...i18n import Message
-from ..exercises import both_masks as solved
 from ..lesson import Lesson, Wrong
 from ..questions import calls, furthest
 
@@ -41,49 +40,6 @@ def right_both(causal: Array, padding: Array) -> Array:
 def right(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
     allowed = np.broadcast_to(causal if padding is None else causal[None] & padding, (len(q), *causal.shape))
     return from_qkv(q, k, v, allowed).output
-
-
-def nan_rows(x: Array) -> Array:
-    powers = np.exp(x - x.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def unstable(x: Array) -> Array:
-    powers = np.exp(x)
-    total = powers.sum(-1, keepdims=True)
-    return powers / np.where(total == 0, 1.0, total)
-
-
-def _scores(q: Array, k: Array) -> Array:
-    return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-
-
-def _attend(allowed: Array, scores: Array, v: Array) -> Array:
-    return right_softmax(np.where(allowed, scores, -np.inf)) @ v
-
-
-def either_one(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    return _attend(causal if padding is None else causal | padding, _scores(q, k), v)
-
-
-def needs_padding(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    return _attend(solved.both(causal, padding), _scores(q, k), v)  # type: ignore[arg-type]
-
-
-def only_with_padding(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    if padding is None:
-        return right_softmax(_scores(q, k)) @ v
-    return right(q, k, v, causal, padding)
-
-
-def nan_attention(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    allowed = causal if padding is None else causal & padding
-    return nan_rows(np.where(allowed, _scores(q, k), -np.inf)) @ v
-
-
-def even_attention(q: Array, k: Array, v: Array, causal: Array, padding: Array | None = None) -> Array:
-    allowed = causal if padding is None else causal & padding
-    return nan_rows(np.where(allowed, _scores(q, k), -1e9)) @ v
 
 
 LESSON = Lesson(
@@ -133,7 +89,7 @@ LESSON = Lesson(
         "safe_softmax": [
             Wrong(
                 "nan rows",
-                nan_rows,
+                {"np.where(np.isneginf(top), 0.0, top)": "top", "np.where(total == 0, 1.0, total)": "total"},
                 "a row of −inf becomes NaN, in one of two places: its maximum is −inf, and −inf − (−inf) is NaN: take "
                 "off 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there.",
                 mistake="M18",
@@ -148,7 +104,7 @@ LESSON = Lesson(
             ),
             Wrong(
                 "unstable",
-                unstable,
+                {"x - np.where(np.isneginf(top), 0.0, top)": "x"},
                 "empty rows are right, but the maximum is no longer taken off, so 1000 overflows.",
                 mistake="X5",
             ),
@@ -156,37 +112,41 @@ LESSON = Lesson(
         "masked_attention": [
             Wrong(
                 "padding wins",
-                lambda q, k, v, causal, padding=None: _attend(causal if padding is None else padding, _scores(q, k), v),
+                {"both(causal, padding)": "padding"},
                 "with padding given, the causal mask is dropped: the second mask replaced the first. Train like this "
                 "and the loss falls to nothing, because the answer is visible. Use both(causal, padding).",
                 mistake="M6",
             ),
             Wrong(
                 "causal wins",
-                lambda q, k, v, causal, padding=None: _attend(causal, _scores(q, k), v),
+                {"both(causal, padding)": "causal"},
                 "the padding mask isn't used: padding gets its share.",
                 mistake="M5",
             ),
-            Wrong("either one", either_one, "you joined the masks with “or”. It takes both: &."),
+            Wrong(
+                "either one",
+                {"both(causal, padding)": "causal | padding"},
+                "you joined the masks with “or”. It takes both: &.",
+            ),
             Wrong(
                 "only with padding",
-                only_with_padding,
+                {"causal if": "True if"},
                 "without padding (padding=None) your attention forgets the causal mask too.",
             ),
             Wrong(
                 "needs padding",
-                needs_padding,
+                {"causal if padding is None else ": ""},
                 "padding may be None: then only the causal mask counts. `causal & None` is an error.",
             ),
             Wrong(
                 "NaN attention",
-                nan_attention,
+                {"@ v": "@ v + np.where(allowed.any(-1, keepdims=True), 0.0, np.nan)"},
                 "rows that see nothing are NaN: you used a softmax that doesn't know them. Use safe_softmax.",
                 mistake="M18",
             ),
             Wrong(
                 "even attention",
-                even_attention,
+                {"-np.inf": "-1e9"},
                 "rows that see nothing get the mean of everything hidden ({got}), because −1e9 is the same for all. "
                 "Fill with −inf, and safe_softmax gives 0.",
                 furthest,

@@ -4,7 +4,6 @@ import numpy as np
 
 from ...attention.oracle import steps
 from ...i18n import Message
-from ..exercises.cross_attention import attention
 from ..lesson import Lesson, Wrong
 from ..questions import calls, shapes
 
@@ -31,48 +30,27 @@ def right(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Ar
     return steps(x, w_q, w_k, w_v, memory=memory, mask=mask).output
 
 
-def itself(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, x @ w_k, x @ w_v, np.ones((1, len(x)), bool))
-
-
-def memory_only(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(memory @ w_q, memory @ w_k, memory @ w_v, words[None])
-
-
-def roles_swapped(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(memory @ w_q, x @ w_k, x @ w_v, np.ones((1, len(x)), bool))
-
-
-def no_mask(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    return attention(x @ w_q, memory @ w_k, memory @ w_v, np.ones((1, len(memory)), bool))
-
-
-def causal(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Array) -> Array:
-    mask = np.tri(len(x), len(memory), dtype=bool) & words
-    return attention(x @ w_q, memory @ w_k, memory @ w_v, mask)
-
-
 LESSON = Lesson(
     questions=[calls("cross_attention", right, *given, names="x memory w_q w_k w_v words") for given in GIVEN],
     wrongs={
         "cross_attention": [
             Wrong(
                 "itself",
-                itself,
+                {"memory": "x", "words[None, :]": "True"},
                 "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
                 "values come from memory.",
                 mistake="C1",
             ),
             Wrong(
                 "memory only",
-                memory_only,
+                {"x @": "memory @"},
                 "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
                 "which gives {right}.",
                 shapes,
             ),
             Wrong(
                 "roles swapped",
-                roles_swapped,
+                {"x @": "memory @", "memory @": "x @", "words[None, :]": "True"},
                 "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
                 "= x @ w_q.",
                 shapes,
@@ -80,47 +58,42 @@ LESSON = Lesson(
             ),
             Wrong(
                 "values from x",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, x @ w_v, words[None]),
+                {"memory @ w_v": "x @ w_v"},
                 "the keys come from memory but the values from x, so the weights of source words are put on target "
                 "words; where the lengths differ it doesn't even fit. Both from memory.",
             ),
             Wrong(
                 "keys from x",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, x @ w_k, memory @ w_v, words[None]),
+                {"memory @ w_k": "x @ w_k"},
                 "the values come from memory but the keys from x: the target finds itself and takes the source's "
                 "words. Both from memory.",
             ),
-            Wrong("no mask", no_mask, "the padding of the memory is attended to: `words` isn't used.", mistake="M3"),
+            Wrong(
+                "no mask",
+                {"words[None, :]": "True"},
+                "the padding of the memory is attended to: `words` isn't used.",
+                mistake="M3",
+            ),
             Wrong(
                 "inverted",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_v, ~words[None]),
+                {"words": "~words"},
                 "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or "
                 "“== False”) out.",
                 mistake="M1",
             ),
             Wrong(
                 "on rows",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_v, words[:, None]),
+                {"words[None, :]": "words[:, None]"},
                 "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :].",
                 mistake="M11",
             ),
             Wrong(
                 "causal",
-                causal,
+                {"words[None, :]": "np.tri(len(x), len(memory), dtype=bool) & words"},
                 "a causal mask has no place here: the whole source may be read from the first word on.",
             ),
-            Wrong(
-                "matrices swapped",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_k, memory @ w_q, memory @ w_v, words[None]),
-                "w_q and w_k changed places.",
-                mistake="P1",
-            ),
-            Wrong(
-                "values by w_k",
-                lambda x, memory, w_q, w_k, w_v, words: attention(x @ w_q, memory @ w_k, memory @ w_k, words[None]),
-                "your values were made with w_k; they need w_v.",
-                mistake="P1",
-            ),
+            Wrong("matrices swapped", {"w_q": "w_k", "w_k": "w_q"}, "w_q and w_k changed places.", mistake="P1"),
+            Wrong("values by w_k", {"w_v": "w_k"}, "your values were made with w_k; they need w_v.", mistake="P1"),
         ],
     },
     hints={

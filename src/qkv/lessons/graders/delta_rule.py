@@ -1,7 +1,5 @@
 """One write by its own matrix, whole texts against the reference's triangular inverse."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ...i18n import Message
@@ -43,58 +41,6 @@ def right_gated(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Arra
     return delta(q, k, v, np.log(gamma), beta).output
 
 
-def _write(change: str) -> object:
-    def write(state: Array, k: Array, v: Array, beta: float) -> Array:
-        held = state @ k if change == "wrong axis" else state.T @ k
-        if change == "fades everything":
-            return (1 - beta) * state + beta * np.outer(k, v)
-        if change == "replaced":
-            return beta * np.outer(k, v)
-        if change == "turned round":
-            return state + beta * np.outer(v - held, k)
-        told = {
-            "added": beta * v,
-            "no share": v - held,
-            "all removed": beta * v - held,
-            "all written": v - beta * held,
-            "other sign": beta * (held - v),
-        }
-        return state + np.outer(k, told.get(change, beta * (v - held)))
-
-    return write
-
-
-def _text(change: str) -> Callable[[Array, Array, Array, Array, Array], Array]:
-    def read(q: Array, k: Array, v: Array, beta: Array, gamma: Array) -> Array:
-        n, state = len(q), np.zeros((k.shape[1], v.shape[1]))
-        output, empty = np.zeros((n, v.shape[1])), state
-        for i in range(n):
-            before, share = state, 1.0 if change == "no share" else beta[i]
-            fade: float | Array = {"unused": 1.0, "twice": gamma[i] ** 2, "late": gamma[i - 1]}.get(change, gamma[i])
-            if change == "whole vector":
-                fade = gamma[:, None]
-            if change == "after":
-                state = gamma[i] * right_write(state, k[i], v[i], share)
-            elif change == "looked up first":
-                state = gamma[i] * state + share * np.outer(k[i], v[i] - state.T @ k[i])
-            elif change == "looked up once":
-                state = state + share * np.outer(k[i], v[i])
-            else:
-                state = right_write(empty if change == "not carried" else fade * state, k[i], v[i], share)
-            output[i] = q[i] @ (before if change == "read first" else state)
-        return q @ state if change == "end" else output
-
-    return read
-
-
-def _plain(change: str) -> object:
-    return lambda q, k, v, beta: _text(change)(q, k, v, beta, np.ones(len(q)))
-
-
-def _gated(change: str) -> object:
-    return _text(change)
-
-
 LESSON = Lesson(
     questions=[
         *(calls("write", right_write, *given, names="state k v beta") for given in WRITES),
@@ -105,114 +51,123 @@ LESSON = Lesson(
         "write": [
             Wrong(
                 "added",
-                _write("added"),
+                {"v - held": "v"},
                 "you write without taking out what the key held: after Paris and Rome it holds both. Write the difference, "
                 "β · k (v − held)ᵀ with held = Sᵀ k.",
                 mistake="L5",
             ),
             Wrong(
                 "no share",
-                _write("no share"),
+                {"beta * ": ""},
                 "β isn't used: everything is overwritten whole ({got} instead of {want}).",
                 furthest,
                 mistake="L5",
             ),
             Wrong(
                 "all removed",
-                _write("all removed"),
+                {"beta * np.outer(k, v - held)": "np.outer(k, beta * v - held)"},
                 "you take out all that the key held but write only the share β of v. The share is of both: β · (v − held).",
                 mistake="L5",
             ),
             Wrong(
                 "all written",
-                _write("all written"),
+                {"beta * np.outer(k, v - held)": "np.outer(k, v - beta * held)"},
                 "you take out the share β of what the key held but write all of v. The share is of both: β · (v − held).",
                 mistake="L5",
             ),
             Wrong(
                 "fades everything",
-                _write("fades everything"),
+                {"state + beta": "(1 - beta) * state + beta", "v - held": "v"},
                 "(1 − β) · S fades the whole state, also what other keys hold. Only what k holds may change: held = Sᵀ k.",
             ),
             Wrong(
                 "wrong axis",
-                _write("wrong axis"),
+                {"state.T @ k": "state @ k"},
                 "held is computed along the wrong axis: S k adds up over the values. A key looks along the rows of S: Sᵀ k, "
                 "state.T @ k or k @ state, (e,).",
             ),
             Wrong(
                 "other sign",
-                _write("other sign"),
+                {"v - held": "held - v"},
                 "the sign is turned round: the state moves away from v. v − held, not held − v.",
             ),
-            Wrong("replaced", _write("replaced"), "the old state is gone: what other keys hold has to stay. S + …"),
+            Wrong(
+                "replaced",
+                {"state + ": "", "v - held": "v"},
+                "the old state is gone: what other keys hold has to stay. S + …",
+            ),
             Wrong(
                 "turned round",
-                _write("turned round"),
+                {"k, v - held": "v - held, k"},
                 "rows and columns are exchanged: np.outer(k, …) is (d, e), one row for every number of the key.",
             ),
         ],
         "delta_rule": [
             Wrong(
                 "looked up once",
-                _plain("looked up once"),
+                {"write(state, k[i], v[i], beta[i])": "state + beta[i] * np.outer(k[i], v[i])"},
                 "every word finds the key empty: held comes from the state before the text. It has to be looked up in the "
                 "state as the word before left it.",
             ),
             Wrong(
                 "beta unused",
-                _plain("no share"),
+                {"beta[i]": "1"},
                 "beta isn't used: every word overwrites whole. Hand beta[i] to write.",
                 mistake="L5",
             ),
             Wrong(
                 "read first",
-                _plain("read first"),
+                {
+                    "state = write(state, k[i], v[i], beta[i])": "output[i] = q[i] @ state",
+                    "output[i] = q[i] @ state": "state = write(state, k[i], v[i], beta[i])",
+                },
                 "you read before you write: the first word gets 0. Write, then y = q · S.",
             ),
             Wrong(
                 "not carried",
-                _plain("not carried"),
+                {"write(state": "write(0 * state"},
                 "each word writes into an empty state. Keep what write returns: state = write(state, …).",
             ),
             Wrong(
                 "end",
-                _plain("end"),
+                {"return output": "return q @ state"},
                 "every word reads the state as it is at the end, and so sees the future. Read inside the loop.",
             ),
         ],
         "gated_delta_rule": [
-            Wrong("unused", _gated("unused"), "gamma isn't used: nothing fades.", mistake="L4"),
+            Wrong("unused", {"gamma[i] * ": ""}, "gamma isn't used: nothing fades.", mistake="L4"),
             Wrong(
                 "after",
-                _gated("after"),
+                {"write(gamma[i] * ": "gamma[i] * write("},
                 "you fade after the write: what was just written has faded already when it is read. First γ · S, then write.",
                 mistake="L4",
             ),
             Wrong(
                 "looked up first",
-                _gated("looked up first"),
+                {
+                    "write(gamma[i] * state, k[i], v[i], beta[i])": "gamma[i] * state + beta[i] * np.outer(k[i], v[i] - state.T @ k[i])"
+                },
                 "held is looked up before the state fades, so more is taken out than is left. First γ · S; look up and write "
                 "in the faded state.",
                 mistake="L4",
             ),
             Wrong(
                 "late",
-                _gated("late"),
+                {"gamma[i]": "gamma[i - 1]"},
                 "the decay comes one word late: word i fades by the γ of the word before (or you fade at the end of the "
                 "loop). gamma[i] comes before the write of word i.",
                 mistake="L4",
             ),
             Wrong(
                 "twice",
-                _gated("twice"),
+                {"gamma[i]": "gamma[i] ** 2"},
                 "the state fades twice at every word ({got} instead of {want}).",
                 furthest,
                 mistake="L4",
             ),
             Wrong(
                 "whole vector",
-                _gated("whole vector"),
+                {"gamma[i]": "gamma[:, None]"},
                 "the decay is on the wrong axis: gamma holds one number for each word, and you multiply the rows of S by all "
                 "of them. It is one number now: gamma[i].",
                 mistake="L1",

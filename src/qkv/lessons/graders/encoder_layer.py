@@ -70,103 +70,9 @@ def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None)
     return Question("EncoderLayer", shown + ("" if mask is None else f", mask {tuple(mask.shape)}"), ask, right)
 
 
-def _wired(forward: Callable[[solved.EncoderLayer, Tensor, Tensor | None, Feed], Tensor]) -> object:
-    """The right layer with another forward; `forward(layer, x, mask, feed)`."""
-
-    class Variant(solved.EncoderLayer):
-        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-            return forward(self, x, mask, lambda t: self.down(torch.relu(self.up(t))))
-
-    return Variant
-
-
-def post_norm(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = s.norm1(x + s.attention(x, mask))
-    return s.norm2(x + feed(x))
-
-
-def from_normed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = s.norm1(x)
-    x = x + s.attention(x, mask)
-    x = s.norm2(x)
-    return x + feed(x)
-
-
-def second_from_normed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = s.norm2(x + s.attention(s.norm1(x), mask))
-    return x + feed(x)
-
-
-def no_residuals(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    return feed(s.norm2(s.attention(s.norm1(x), mask)))
-
-
-def no_first(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = s.attention(s.norm1(x), mask)
-    return x + feed(s.norm2(x))
-
-
-def no_second(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return feed(s.norm2(x))
-
-
-def from_input(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    between = x + s.attention(s.norm1(x), mask)
-    return x + feed(s.norm2(between))
-
-
-def parallel(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    return x + s.attention(s.norm1(x), mask) + feed(s.norm2(x))
-
-
-def no_norms(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(x, mask)
-    return x + feed(x)
-
-
-def norm1_twice(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return x + feed(s.norm1(x))
-
-
-def second_unnormed(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return x + feed(x)
-
-
-def no_relu(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return x + s.down(s.up(s.norm2(x)))
-
-
-def relu_last(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return x + torch.relu(s.down(s.up(s.norm2(x))))
-
-
 def gelu(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
     x = x + s.attention(s.norm1(x), mask)
     return x + s.down(torch.nn.functional.gelu(s.up(s.norm2(x))))
-
-
-def mask_lost(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x))
-    return x + feed(s.norm2(x))
-
-
-def mask_inverted(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), None if mask is None else ~mask)
-    return x + feed(s.norm2(x))
-
-
-def only_attention(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    return x + s.attention(s.norm1(x), mask)
-
-
-def norm_on_branch_end(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.norm1(s.attention(x, mask))
-    return x + s.norm2(feed(x))
 
 
 LESSON = Lesson(
@@ -175,88 +81,105 @@ LESSON = Lesson(
         "EncoderLayer": [
             Wrong(
                 "post-norm",
-                _wired(post_norm),
+                {
+                    "x + self.attention(self.norm1(x), mask)": "self.norm1(x + self.attention(x, mask))",
+                    "x + self.down(torch.relu(self.up(self.norm2(x))))": "self.norm2(x + self.down(torch.relu(self.up(x))))",
+                },
                 "you normalise after the sum, as the first Transformer did (post-norm). Here the norm stands before "
                 "each part: x + attention(norm1(x)).",
             ),
             Wrong(
                 "from normed",
-                _wired(from_normed),
+                {"x = x +": "x = self.norm1(x) +", "return x +": "return self.norm2(x) +"},
                 "the residual starts from the normalised x: x = norm1(x) overwrites the x that should go straight "
                 "through. Keep x, and give norm1(x) to the attention only.",
                 mistake="T5",
             ),
             Wrong(
                 "second from normed",
-                _wired(second_from_normed),
+                {"return x +": "return self.norm2(x) +"},
                 "the first line is right. The second residual starts from norm2(x): add the feed-forward to x itself.",
                 mistake="T5",
             ),
             Wrong(
                 "no residuals",
-                _wired(no_residuals),
+                {"x + self": "self"},
                 "both sums are missing: x + … in each line. Without them deep stacks hardly train.",
                 mistake="T6",
             ),
-            Wrong("no first residual", _wired(no_first), "the first sum is missing: x + attention(…).", mistake="T6"),
+            Wrong("no first residual", {"x = x +": "x ="}, "the first sum is missing: x + attention(…).", mistake="T6"),
             Wrong(
-                "no second residual", _wired(no_second), "the second sum is missing: x + feed-forward(…).", mistake="T6"
+                "no second residual",
+                {"return x +": "return"},
+                "the second sum is missing: x + feed-forward(…).",
+                mistake="T6",
             ),
             Wrong(
                 "from input",
-                _wired(from_input),
+                {"x = x": "between = x", "norm2(x)": "norm2(between)"},
                 "the feed-forward is added to the layer's input, so what attention found is thrown away again. Add it "
                 "to the x that the first line made.",
                 mistake="T6",
             ),
             Wrong(
                 "parallel",
-                _wired(parallel),
+                {"x = x": "both = x", "return x": "return both"},
                 "attention and feed-forward both read the input, side by side. Some models (GPT-J) do, but here the "
                 "second reads what the first has made.",
             ),
             Wrong(
-                "no norms", _wired(no_norms), "neither norm is used ({got} instead of {want}).", furthest, mistake="T6"
+                "no norms",
+                {"self.norm1(x)": "x", "self.norm2(x)": "x"},
+                "neither norm is used ({got} instead of {want}).",
+                furthest,
+                mistake="T6",
             ),
             Wrong(
                 "norm1 twice",
-                _wired(norm1_twice),
+                {"norm2": "norm1"},
                 "norm1 is used twice and norm2 never: a slip of copying that leaves norm2 untrained.",
                 mistake="T6",
             ),
-            Wrong("second unnormed", _wired(second_unnormed), "the feed-forward gets x without norm2.", mistake="T6"),
+            Wrong("second unnormed", {"self.norm2(x)": "x"}, "the feed-forward gets x without norm2.", mistake="T6"),
             Wrong(
                 "no relu",
-                _wired(no_relu),
+                {"torch.relu": ""},
                 "without relu, up and down are one matrix: the layer can't do more than a product. down(relu(up(…))).",
             ),
-            Wrong("relu last", _wired(relu_last), "relu stands behind down; it belongs between up and down."),
+            Wrong(
+                "relu last",
+                {"self.down(torch.relu(": "torch.relu(self.down("},
+                "relu stands behind down; it belongs between up and down.",
+            ),
             Wrong(
                 "gelu",
-                _wired(gelu),
+                {"torch.relu": "nn.functional.gelu"},
                 "you used gelu. Good models do; here relu is asked for, so that numbers can be compared.",
             ),
             Wrong(
                 "mask lost",
-                _wired(mask_lost),
+                {", mask)": ")"},
                 "right without a mask; with one, it never reaches the attention: self.attention(…, mask).",
                 mistake="M3",
             ),
             Wrong(
                 "mask inverted",
-                _wired(mask_inverted),
+                {", mask)": ", None if mask is None else ~mask)"},
                 "the mask is turned round on its way: True = may attend, there as here.",
                 mistake="M1",
             ),
             Wrong(
                 "only attention",
-                _wired(only_attention),
+                {" + self.down(torch.relu(self.up(self.norm2(x))))": ""},
                 "the second half is missing: x + feed-forward(norm2(x)).",
                 mistake="T6",
             ),
             Wrong(
                 "norm behind",
-                _wired(norm_on_branch_end),
+                {
+                    "self.attention(self.norm1(x), mask)": "self.norm1(self.attention(x, mask))",
+                    "self.down(torch.relu(self.up(self.norm2(x))))": "self.norm2(self.down(torch.relu(self.up(x))))",
+                },
                 "the norms stand on the branch but behind each part: norm1(attention(x)). They go before: "
                 "attention(norm1(x)).",
                 mistake="T6",

@@ -1,14 +1,11 @@
 """Who shares with whom, against `steps`, which takes grouped keys as they are."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
-from ..exercises import grouped_heads as solved
 from ..fixed_weights import filled, matrix
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..questions import calls, furthest, shapes
@@ -62,26 +59,6 @@ def first_only(x: Tensor, n_head: int) -> Tensor:
     return x[:, :1].repeat(1, n_head, 1, 1)
 
 
-def _gqa(**change: Any) -> object:
-    """The right attention with one thing done otherwise."""
-
-    class Variant(solved.GroupedQueryAttention):
-        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-            q = solved.split(self.q(x), self.n_head)
-            k = change.get("keys", solved.spread)(solved.split(self.k(x), self.n_kv_head), self.n_head)
-            v = change.get("values", solved.spread)(solved.split(self.v(x), self.n_kv_head), self.n_head)
-            scores = q @ k.transpose(-1, -2) / change.get("scale", lambda x, q: q.shape[-1] ** 0.5)(x, q)
-            if mask is not None and change.get("mask") != "ignored":
-                scores = scores.masked_fill(mask if change.get("mask") == "inverted" else ~mask, float("-inf"))
-            heads = torch.softmax(scores, dim=change.get("dim", -1)) @ v
-            heads = (
-                heads.reshape(*x.shape[:2], -1) if change.get("merge") == "viewed" else heads.transpose(1, 2).flatten(2)
-            )
-            return heads if change.get("out") == "left out" else self.out(heads)
-
-    return Variant
-
-
 LESSON = Lesson(
     questions=[
         *(calls("spread", right_spread, *given, names="x n_head") for given in SPREADS),
@@ -119,46 +96,56 @@ LESSON = Lesson(
         "GroupedQueryAttention": [
             Wrong(
                 "all tiled",
-                _gqa(keys=tiled, values=tiled),
+                {
+                    "spread(split(project(x), self.n_kv_head), self.n_head)": "split(project(x), self.n_kv_head).repeat(1, self.n_head // self.n_kv_head, 1, 1)"
+                },
                 "in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread.",
                 mistake="H8",
             ),
             Wrong(
                 "values tiled",
-                _gqa(values=tiled),
+                {"@ v": "@ split(self.v(x), self.n_kv_head).repeat(1, self.n_head // self.n_kv_head, 1, 1)"},
                 "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
                 "for both.",
                 mistake="H8",
             ),
             Wrong(
-                "all first", _gqa(keys=first_only, values=first_only), "all query heads use the first key/value head."
+                "all first",
+                {"spread(split(project(x), self.n_kv_head), self.n_head)": "split(project(x), self.n_kv_head)[:, :1]"},
+                "all query heads use the first key/value head.",
             ),
             Wrong(
                 "by width",
-                _gqa(scale=lambda x, q: x.shape[-1] ** 0.5),
+                {"q.shape[-1]": "x.shape[-1]"},
                 "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
                 furthest,
                 mistake="S3",
             ),
-            Wrong("unscaled", _gqa(scale=lambda x, q: 1.0), "the scores aren't divided by √D.", mistake="S2"),
+            Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't divided by √D.", mistake="S2"),
             Wrong(
-                "mask ignored", _gqa(mask="ignored"), "right without a mask; with one, nothing changes.", mistake="M3"
+                "mask ignored",
+                {"scores = scores.": "scores."},
+                "right without a mask; with one, nothing changes.",
+                mistake="M3",
             ),
             Wrong(
                 "mask inverted",
-                _gqa(mask="inverted"),
+                {"~mask": "mask"},
                 "the mask is turned round: True = may attend, so fill where ~mask.",
                 mistake="M1",
             ),
             Wrong(
                 "view merge",
-                _gqa(merge="viewed"),
+                {"heads.transpose(1, 2).flatten(2)": "heads.reshape(x.shape)"},
                 "the heads were merged without transpose(1, 2): words are mixed.",
                 mistake="H2",
             ),
-            Wrong("no output matrix", _gqa(out="left out"), "self.out isn't used.", mistake="P4"),
+            Wrong("no output matrix", {"self.out(": "("}, "self.out isn't used.", mistake="P4"),
             Wrong(
-                "over heads", _gqa(dim=1), "the softmax runs over the heads (dim=1). dim=-1, the keys.", mistake="X3"
+                "over heads",
+                {"dim=-1": "dim=1"},
+                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
+                mistake="X3",
             ),
         ],
     },

@@ -56,45 +56,6 @@ def shares(q: Array, k: Array, v: Array) -> Array:
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
-def _read(q: Array, k: Array, v: Array, change: str) -> tuple[Array, Array]:
-    """The recurrence with one thing done otherwise."""
-    state = np.zeros((k.shape[1], v.shape[1]))
-    output = np.zeros((len(q), v.shape[1]))
-    for i in range(len(q)):
-        before = state
-        written = np.outer(v[i], k[i]) if change == "turned round" else np.outer(k[i], v[i])
-        state = written if change == "replaced" else state + written
-        output[i] = q[i] @ (before if change == "read first" else state)
-    if change == "end":
-        output = q @ state
-    return output, state.T if change == "transposed" else state
-
-
-def _recurrent(change: str) -> object:
-    return lambda q, k, v: _read(q, k, v, change)
-
-
-def _packed(change: str) -> object:
-    def packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
-        state = np.zeros((k.shape[1], v.shape[1]))
-        output = np.zeros((len(q), v.shape[1]))
-        for i in range(len(q)):
-            empties = not begins[i] if change == "inverted" else begins[i]
-            if empties and change == "inverted":
-                state = np.zeros_like(state)
-            state = state + np.outer(k[i], v[i])
-            if empties and change == "after the write":
-                state = np.zeros_like(state)
-            output[i] = q[i] @ state
-            if empties and change == "too late":
-                state = np.zeros_like(state)
-            if empties and change == "output only":
-                output[i] = q[i] @ np.outer(k[i], v[i])
-        return output
-
-    return packed
-
-
 def old_text(got: Array, want: Array) -> dict[str, object]:
     """For a hint: the first word whose numbers are wrong."""
     return {"word": int(np.flatnonzero(np.abs(got - want).max(-1) > 1e-9)[0])}
@@ -158,28 +119,31 @@ LESSON = Lesson(
         "recurrent": [
             Wrong(
                 "read first",
-                _recurrent("read first"),
+                {
+                    "state = state + np.outer(k[i], v[i])": "output[i] = q[i] @ state",
+                    "output[i] = q[i] @ state": "state = state + np.outer(k[i], v[i])",
+                },
                 "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q · S.",
             ),
             Wrong(
                 "replaced",
-                _recurrent("replaced"),
+                {"state + np": "np"},
                 "S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ.",
             ),
             Wrong(
                 "turned round",
-                _recurrent("turned round"),
+                {"k[i], v[i]": "v[i], k[i]"},
                 "you write v kᵀ instead of k vᵀ: rows and columns of S are exchanged. np.outer(k[i], v[i]) is (d, e), one "
                 "row for every number of the key.",
             ),
             Wrong(
                 "transposed",
-                _recurrent("transposed"),
+                {"output, state": "output, state.T"},
                 "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of k.",
             ),
             Wrong(
                 "end",
-                _recurrent("end"),
+                {"return output": "return q @ state"},
                 "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if you "
                 "keep the states in a list: state += … changes the one array that stands there N times, state = state + … "
                 "makes a new one.",
@@ -188,7 +152,7 @@ LESSON = Lesson(
         "packed": [
             Wrong(
                 "not emptied",
-                _packed("not emptied"),
+                {"begins[i]": "False"},
                 "from word {word} on, a text reads what the one before it left in S. Empty S where begins[i] is True, "
                 "before that word is written.",
                 old_text,
@@ -196,25 +160,28 @@ LESSON = Lesson(
             ),
             Wrong(
                 "after the write",
-                _packed("after the write"),
+                {
+                    "begins[i]": "False",
+                    "state + np.outer(k[i], v[i])": "(state + np.outer(k[i], v[i])) * (not begins[i])",
+                },
                 "you empty S after the first word of a text is written: that word is lost. Empty first, then write, then "
                 "read.",
             ),
             Wrong(
                 "too late",
-                _packed("too late"),
+                {"begins[i]": "i > 0 and begins[i - 1]"},
                 "you empty S one word too late: the first word of a text still reads the old text, and then vanishes with "
                 "it. begins[i] comes before the write of word i.",
             ),
             Wrong(
                 "output only",
-                _packed("output only"),
+                {"begins[i]": "False", "q[i] @ state": "q[i] @ (np.outer(k[i], v[i]) if begins[i] else state)"},
                 "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only left "
                 "out once.",
             ),
             Wrong(
                 "inverted",
-                _packed("inverted"),
+                {"begins[i]": "not begins[i]"},
                 "you empty S everywhere but where a text begins: it is begins[i], not `not begins[i]`.",
             ),
         ],

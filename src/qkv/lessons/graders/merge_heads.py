@@ -1,14 +1,11 @@
 """Merging, and multi-head attention as a module, against `steps` with the same matrices."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array, steps
 from ...i18n import Message
-from ..exercises import merge_heads as solved
 from ..fixed_weights import filled, matrix
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..questions import calls, furthest, shapes
@@ -54,39 +51,6 @@ def _module(width: int, n_head: int, x: Tensor, mask: Tensor | None) -> Question
 
 def unturned(heads: Tensor) -> Tensor:
     return heads.reshape(heads.shape[0], heads.shape[2], -1)
-
-
-def _variant(**change: Any) -> type:
-    """The right attention with one thing done otherwise."""
-
-    class Variant(solved.MultiHeadAttention):
-        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-            heads = change.get("heads", self.n_head)
-            q, k, v = (change.get("split", solved.split)(p(x), heads) for p in (self.q, self.k, self.v))
-            if change.get("values") == "keys":
-                v = k
-            scores = q @ k.transpose(-1, -2) / change.get("scale", lambda x, q: q.shape[-1] ** 0.5)(x, q)
-            if mask is not None and change.get("mask") == "inverted":
-                scores = scores.masked_fill(mask, float("-inf"))
-            elif mask is not None and change.get("mask") == "zero":
-                scores = scores.masked_fill(~mask, 0.0)
-            elif mask is not None and change.get("mask") == "added":
-                scores = scores + mask
-            elif mask is not None and change.get("mask") != "ignored":
-                scores = scores.masked_fill(~mask, float("-inf"))
-            out = change.get("merge", solved.merge)(torch.softmax(scores, dim=change.get("dim", -1)) @ v)
-            out = out if change.get("out") == "left out" else self.out(out)
-            return out + x if change.get("residual") else out
-
-    return Variant
-
-
-def _view(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], n_head, x.shape[1], -1)
-
-
-def _mha(**change: Any) -> object:
-    return _variant(**change)
 
 
 LESSON = Lesson(
@@ -140,14 +104,14 @@ LESSON = Lesson(
         "MultiHeadAttention": [
             Wrong(
                 "no output matrix",
-                _mha(out="left out"),
+                {"self.out(": "("},
                 "self.out isn't used: the heads stay side by side and are never mixed. The last step is "
                 "self.out(merged).",
                 mistake="P4",
             ),
             Wrong(
                 "by width",
-                _mha(scale=lambda x, q: x.shape[-1] ** 0.5),
+                {"q.shape[-1]": "x.shape[-1]"},
                 "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, "
                 "the width of a head.",
                 furthest,
@@ -155,76 +119,77 @@ LESSON = Lesson(
             ),
             Wrong(
                 "unscaled",
-                _mha(scale=lambda x, q: 1.0),
+                {" / q.shape[-1] ** 0.5": ""},
                 "the scores aren't divided by √D ({got} instead of {want}).",
                 furthest,
                 mistake="S2",
             ),
             Wrong(
                 "inverse scale",
-                _mha(scale=lambda x, q: q.shape[-1] ** -0.5),
+                {"** 0.5": "** -0.5"},
                 "you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5.",
                 mistake="S1",
             ),
             Wrong(
                 "over queries",
-                _mha(dim=-2),
+                {"dim=-1": "dim=-2"},
                 "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
                 mistake="X1",
             ),
             Wrong(
-                "over heads", _mha(dim=1), "the softmax runs over the heads (dim=1). dim=-1, the keys.", mistake="X3"
+                "over heads",
+                {"dim=-1": "dim=1"},
+                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
+                mistake="X3",
             ),
             Wrong(
                 "view split",
-                _mha(split=_view),
+                {"split(project(x), self.n_head)": "project(x).reshape(len(x), self.n_head, x.shape[1], -1)"},
                 "here the heads were cut by a reshape straight to (B, H, N, D). Use the given split.",
                 mistake="H1",
             ),
             Wrong(
                 "view merge",
-                _mha(merge=unturned),
+                {"merge(": "(", "@ v)": "@ v).reshape(x.shape)"},
                 "your merge is right, but forward puts the heads together without the transpose. Use merge.",
                 mistake="H2",
             ),
             Wrong(
                 "one head",
-                _mha(heads=1),
+                {"self.n_head": "1"},
                 "your attention has one head as wide as the model: split by self.n_head.",
                 mistake="H4",
             ),
-            Wrong(
-                "keys for values", _mha(values="keys"), "the weights are multiplied with k instead of v.", mistake="P2"
-            ),
+            Wrong("keys for values", {"@ v": "@ k"}, "the weights are multiplied with k instead of v.", mistake="P2"),
             Wrong(
                 "mask ignored",
-                _mha(mask="ignored"),
+                {"scores = scores.": "scores."},
                 "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = "
                 "scores.masked_fill(…).)",
                 mistake="M3",
             ),
             Wrong(
                 "mask inverted",
-                _mha(mask="inverted"),
+                {"~mask": "mask"},
                 "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs "
                 "~mask (or mask == 0).",
                 mistake="M1",
             ),
             Wrong(
                 "mask zero",
-                _mha(mask="zero"),
+                {'float("-inf")': "0.0"},
                 "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.",
                 mistake="M8",
             ),
             Wrong(
                 "mask added",
-                _mha(mask="added"),
+                {'scores.masked_fill(~mask, float("-inf"))': "scores + mask"},
                 "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden.",
                 mistake="M7",
             ),
             Wrong(
                 "residual",
-                _mha(residual=True),
+                {"return self": "return x + self"},
                 "x is added at the end. That belongs to the layer around attention, not here.",
             ),
         ],

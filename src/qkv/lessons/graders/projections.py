@@ -4,7 +4,6 @@ import numpy as np
 
 from ...attention.oracle import Array, softmax, steps
 from ...i18n import Message
-from ..exercises.projections import attention
 from ..lesson import Lesson, Wrong
 from ..questions import calls, furthest
 
@@ -22,12 +21,6 @@ def right(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
     return steps(x, w_q, w_k, w_v).output
 
 
-def chained(x: Array, w_q: Array, w_k: Array, w_v: Array) -> Array:
-    q = x @ w_q
-    k = q @ w_k
-    return attention(q, k, k @ w_v)
-
-
 def _with_scale(x: Array, w_q: Array, w_k: Array, w_v: Array, by: float) -> Array:
     return softmax((x @ w_q) @ (x @ w_k).T / by) @ (x @ w_v)
 
@@ -38,55 +31,47 @@ LESSON = Lesson(
         "self_attention": [
             Wrong(
                 "without",
-                lambda x, w_q, w_k, w_v: attention(x, x, x),
+                {"x @ w_q": "x", "x @ w_k": "x", "x @ w_v": "x"},
                 "your numbers are those of x attending to itself without any matrix. Make q = x @ w_q, and k and v "
                 "likewise.",
                 mistake="P3",
             ),
-            Wrong(
-                "values raw",
-                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, x),
-                "the values are x itself: w_v isn't used.",
-                mistake="P3",
-            ),
-            Wrong(
-                "keys raw",
-                lambda x, w_q, w_k, w_v: attention(x @ w_q, x, x @ w_v),
-                "the keys are x itself: w_k isn't used.",
-                mistake="P3",
-            ),
+            Wrong("values raw", {"x @ w_v": "x"}, "the values are x itself: w_v isn't used.", mistake="P3"),
+            Wrong("keys raw", {"x @ w_k": "x"}, "the keys are x itself: w_k isn't used.", mistake="P3"),
             Wrong(
                 "values by w_k",
-                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_k, x @ w_k),
+                {"w_v": "w_k"},
                 "your values were made with w_k: a slip of copying that published programs have too. They need w_v.",
                 mistake="P1",
             ),
             Wrong(
                 "keys by w_q",
-                lambda x, w_q, w_k, w_v: attention(x @ w_q, x @ w_q, x @ w_v),
+                {"w_k": "w_q"},
                 "your keys were made with w_q. Then the scores are symmetric: whom I look for looks for me. Keys need "
                 "w_k.",
                 mistake="P1",
             ),
             Wrong(
                 "swapped",
-                lambda x, w_q, w_k, w_v: attention(x @ w_k, x @ w_q, x @ w_v),
+                {"w_q": "w_k", "w_k": "w_q"},
                 "w_q and w_k changed places: your scores are the right ones transposed, so each word is found by "
                 "those it should look for.",
             ),
             Wrong(
-                "chained", chained, "k is made from q, and v from k. All three come from x: k = x @ w_k, v = x @ w_v."
+                "chained",
+                {"x @ w_k": "x @ w_q @ w_k", "x @ w_v": "x @ w_q @ w_k @ w_v"},
+                "k is made from q, and v from k. All three come from x: k = x @ w_k, v = x @ w_v.",
             ),
             Wrong(
                 "transposed",
-                lambda x, w_q, w_k, w_v: attention(x @ w_q.T, x @ w_k.T, x @ w_v.T),
+                {"w_q": "w_q.T", "w_k": "w_k.T", "w_v": "w_v.T"},
                 "you multiply with the transposed matrices. That only fits where they happen to be square. A matrix "
                 "here is (C, d) and stands on the right: x @ w_q. (torch.nn.Linear keeps its weight transposed, hence "
                 "the .T one sees elsewhere.)",
             ),
             Wrong(
                 "in front",
-                lambda x, w_q, w_k, w_v: attention(w_q @ x, w_k @ x, w_v @ x),
+                {"x @ w_q": "w_q @ x", "x @ w_k": "w_k @ x", "x @ w_v": "w_v @ x"},
                 "the matrix stands in front: w_q @ x. Words are rows here, so it stands behind: x @ w_q, (N, C)·(C, "
                 "d) → (N, d).",
             ),

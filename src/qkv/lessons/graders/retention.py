@@ -1,12 +1,10 @@
 """Chunks of any size against the whole matrix of the reference, and the state against its recurrence."""
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...i18n import Message
 from ...mixers.reference import Array, linear
 from ...mixers.reference import retention as reference
-from ..exercises import retention as solved
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..outcome import InvalidAnswer
 from ..questions import calls, furthest
@@ -60,62 +58,6 @@ def _twice(answer: Answer) -> object:
     return once
 
 
-def _powers(exponents: ArrayLike, gamma: float) -> Array:
-    return np.asarray(gamma ** np.asarray(exponents, np.float64))
-
-
-def _fading(change: str) -> object:
-    def fading(n: int, gamma: float) -> Array:
-        i, j = np.arange(n)[:, None], np.arange(n)
-        if change == "transposed":
-            return right_fading(n, gamma).T
-        if change == "both sides":
-            return _powers(abs(i - j), gamma)
-        if change == "grows":
-            return _powers(i - j, gamma)
-        exponent = {"one more": i - j + 1, "by row": i + 0 * j, "by column": j + 0 * i, "none": 0 * (i - j)}[change]
-        return np.tril(_powers(exponent, gamma))
-
-    return fading
-
-
-def _chunk(change: str) -> object:
-    """The right chunk with one thing done otherwise."""
-
-    def chunk(q: Array, k: Array, v: Array, gamma: float, state: Array) -> tuple[Array, Array]:
-        n = len(q)
-        i = np.arange(n)
-        table = {"no fading": np.tri(n), "no triangle": np.ones((n, n))}.get(change, right_fading(n, gamma))
-        within = (table * (q @ k.T)) @ v
-        left = {"one γ more": n - i, "turned round": i, "unfaded writes": 0 * i}.get(change, n - 1 - i)
-        faded = _powers(left, gamma) * k if change == "keys' axis" else _powers(left, gamma)[:, None] * k
-        kept = {"S unfaded": 1.0, "S faded once": gamma, "S forgotten": 0.0}.get(change, gamma**n)
-        after = kept * state + faded.T @ v
-        ahead = {"from 0": i, "unfaded": 0 * i, "whole chunk": 0 * i + n}.get(change, i + 1)
-        past = {"own chunk": after, "nothing before": 0 * state}.get(change, state)
-        column = _powers(ahead, gamma) if change == "values' axis" else _powers(ahead, gamma)[:, None]
-        return within + column * (q @ past), after
-
-    return chunk
-
-
-def _text(change: str) -> object:
-    def retention(q: Array, k: Array, v: Array, gamma: float, size: int) -> Array:
-        state = np.zeros((k.shape[1], v.shape[1]))
-        parts = []
-        n = len(q) - len(q) % size if change == "end lost" else len(q)
-        for start in range(0, n, size):
-            last = start + size + {"next word too": 1, "last word lost": -1}.get(change, 0)
-            piece = slice(start, last)
-            output, after = solved.chunk(q[piece], k[piece], v[piece], gamma, state)
-            if change != "not carried":
-                state = gamma * after if change == "faded between" else after
-            parts.append(output)
-        return np.concatenate(parts) if parts else np.zeros((0, v.shape[1]))
-
-    return retention
-
-
 LESSON = Lesson(
     questions=[
         *(calls("fading", right_fading, n, gamma, names="n gamma") for n, gamma in FADES),
@@ -131,156 +73,164 @@ LESSON = Lesson(
         "fading": [
             Wrong(
                 "transposed",
-                _fading("transposed"),
+                {"0.0)": "0.0).T"},
                 "L is turned round: later words count and earlier ones don't. The row is the word that reads, i; the column "
                 "the one that wrote, j; γ^(i−j) for j ≤ i.",
             ),
             Wrong(
                 "both sides",
-                _fading("both sides"),
+                lambda n, gamma: gamma ** abs(np.arange(n)[:, None] - np.arange(n)),
                 "γ^|i−j| fades to both sides: words see the future. What comes later (j > i) gets 0.",
             ),
             Wrong(
                 "grows",
-                _fading("grows"),
+                lambda n, gamma: gamma ** (np.arange(n)[:, None] - np.arange(n)),
                 "after the diagonal i − j is negative, and γ to a negative power is above 1 ({got} instead of {want}): the "
                 "future counts most of all. Set it to 0.",
                 furthest,
             ),
             Wrong(
                 "one more",
-                _fading("one more"),
+                {"np.maximum(distance, 0)": "(distance + 1)"},
                 "there is one γ too many everywhere: a word that was just written hasn't faded, the diagonal is γ⁰ = 1.",
             ),
             Wrong(
                 "by row",
-                _fading("by row"),
+                {"np.maximum(distance, 0)": "np.arange(n)[:, None]"},
                 "the decay runs along the wrong axis: γ^i counts from the beginning of the text, the same for all that was "
                 "written. It is the distance that counts, γ^(i−j).",
                 mistake="L1",
             ),
             Wrong(
                 "by column",
-                _fading("by column"),
+                {"np.maximum(distance, 0)": "np.arange(n)"},
                 "the decay runs along the wrong axis: γ^j makes later words weaker, whoever reads them. It is the distance "
                 "that counts, γ^(i−j).",
                 mistake="L1",
             ),
-            Wrong("none", _fading("none"), "nothing fades: this is the causal mask of linear attention, γ is unused."),
+            Wrong(
+                "none",
+                {"np.maximum(distance, 0)": "0"},
+                "nothing fades: this is the causal mask of linear attention, γ is unused.",
+            ),
         ],
         "chunk": [
             Wrong(
                 "no fading",
-                _chunk("no fading"),
+                {"fading(n, gamma)": "np.tri(n)"},
                 "inside the chunk nothing fades: multiply q @ k.T by fading(n, gamma) before @ v.",
             ),
             Wrong(
                 "no triangle",
-                _chunk("no triangle"),
+                {"fading(n, gamma) * ": ""},
                 "inside the chunk every word sees every other: multiply q @ k.T by fading(n, gamma) before @ v.",
             ),
             Wrong(
                 "nothing before",
-                _chunk("nothing before"),
+                {"within + before": "within"},
                 "the state before the chunk isn't read: γ^(i+1) · qᵢ·S is missing in the output.",
             ),
             Wrong(
                 "from 0",
-                _chunk("from 0"),
+                {"np.arange(1, n + 1)": "np.arange(n)"},
                 "the border of the chunk is off by one: word i reads S with γ^i, so word 0 reads it unfaded. S is as the "
                 "last word of the chunk before left it; at word 0 it has faded once: γ^(i+1).",
                 mistake="L3",
             ),
-            Wrong("unfaded", _chunk("unfaded"), "word i reads S as if nothing had faded since: γ^(i+1) is missing."),
+            Wrong(
+                "unfaded",
+                {"gamma ** np.arange(1, n + 1)[:, None] * ": ""},
+                "word i reads S as if nothing had faded since: γ^(i+1) is missing.",
+            ),
             Wrong(
                 "whole chunk",
-                _chunk("whole chunk"),
+                {"np.arange(1, n + 1)[:, None]": "n"},
                 "all words read S with γ^C, as if each were the last of the chunk. Word i reads it with γ^(i+1).",
             ),
             Wrong(
                 "own chunk",
-                _chunk("own chunk"),
+                {"q @ state": "q @ (gamma**n * state + (gamma ** np.arange(n - 1, -1, -1)[:, None] * k).T @ v)"},
                 "S is brought up to date before it is read, so the chunk's own words count twice, later ones too. Read the "
                 "state that was given; return the new one.",
             ),
             Wrong(
                 "values' axis",
-                _chunk("values' axis"),
+                {"(1, n + 1)[:, None]": "(1, n + 1)"},
                 "the decay runs along the wrong axis: γ^(i+1) is a row and is lined up with the e columns of q @ S. It "
                 "belongs to the words, a column: np.arange(1, n + 1)[:, None].",
                 mistake="L1",
             ),
             Wrong(
                 "one γ more",
-                _chunk("one γ more"),
+                {"np.arange(n - 1, -1, -1)": "np.arange(n, 0, -1)"},
                 "the border of the chunk is off by one: what is written fades once too often, γ^(C−j). The last word, j = C "
                 "− 1, hasn't faded yet: γ^(C−1−j).",
                 mistake="L3",
             ),
             Wrong(
                 "turned round",
-                _chunk("turned round"),
+                {"np.arange(n - 1, -1, -1)": "np.arange(n)"},
                 "the writes fade the wrong way round: γ^j makes the last word weakest. The first has faded longest: "
                 "γ^(C−1−j).",
             ),
             Wrong(
                 "unfaded writes",
-                _chunk("unfaded writes"),
+                {"(left * k)": "k"},
                 "the output is right; in the new state the words of the chunk haven't faded: γ^(C−1−j) is missing.",
             ),
             Wrong(
                 "keys' axis",
-                _chunk("keys' axis"),
+                {"-1, -1)[:, None]": "-1, -1)"},
                 "the output is right; in the new state the decay runs along the wrong axis: γ^(C−1−j) is a row and is lined "
                 "up with the d numbers of a key. It belongs to the words, a column: […][:, None].",
                 mistake="L1",
             ),
             Wrong(
                 "S unfaded",
-                _chunk("S unfaded"),
+                {"gamma**n * ": ""},
                 "the output is right; in the new state the old S hasn't faded: γ^C · S.",
                 mistake="L3",
             ),
             Wrong(
                 "S faded once",
-                _chunk("S faded once"),
+                {"gamma**n": "gamma"},
                 "the output is right; in the new state the old S has faded once. C words have passed: γ^C · S.",
                 mistake="L3",
             ),
             Wrong(
                 "S forgotten",
-                _chunk("S forgotten"),
+                {"gamma**n * state + ": ""},
                 "the output is right; the new state holds this chunk only. What was before stays in it: γ^C · S.",
             ),
         ],
         "retention": [
             Wrong(
                 "not carried",
-                _text("not carried"),
+                {"output, state = ": "output, _ = "},
                 "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the next.",
                 mistake="L3",
             ),
             Wrong(
                 "faded between",
-                _text("faded between"),
+                {"gamma, state": "gamma, gamma * state"},
                 "the border of the chunk is off by one: the state fades once more between two chunks. chunk has done all of "
                 "it: hand on what it returns.",
                 mistake="L3",
             ),
             Wrong(
                 "end lost",
-                _text("end lost"),
+                {"len(q), size": "len(q) - len(q) % size, size", "(parts)": "([np.zeros((0, v.shape[1])), *parts])"},
                 "words are lost at the end: the last chunk may be shorter. range(0, len(q), size), and slices that stop there.",
             ),
             Wrong(
                 "next word too",
-                _text("next word too"),
+                {"start + size": "start + size + 1"},
                 "the border of the chunk is off by one: each chunk holds the first word of the next one too. [start : start "
                 "+ size] already leaves its end out.",
             ),
             Wrong(
                 "last word lost",
-                _text("last word lost"),
+                {"start + size": "start + size - 1"},
                 "the border of the chunk is off by one: the last word of each chunk is left out. [start : start + size] "
                 "holds size words; its end isn't part of it.",
             ),

@@ -32,49 +32,6 @@ def right(x: Tensor, places: Tensor) -> Array:
     return np.concatenate([turned.real, turned.imag], axis=-1)
 
 
-def _angles(x: Tensor, places: Tensor, two: float = 2.0, base: float = 10000.0) -> Tensor:
-    i = torch.arange(x.shape[-1] // 2, dtype=x.dtype)
-    return places[:, None] * base ** -(i * two / x.shape[-1])
-
-
-def _turn(x: Tensor, angles: Tensor) -> Tensor:
-    a, b = x.chunk(2, -1)
-    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
-
-
-def neighbours(x: Tensor, places: Tensor) -> Tensor:
-    angles, (a, b) = _angles(x, places), (x[..., 0::2], x[..., 1::2])
-    pair = a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()
-    return torch.stack(pair, -1).flatten(-2)
-
-
-def neighbours_to_halves(x: Tensor, places: Tensor) -> Tensor:
-    angles, (a, b) = _angles(x, places), (x[..., 0::2], x[..., 1::2])
-    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
-
-
-def no_minus(x: Tensor, places: Tensor) -> Tensor:
-    angles, (a, b) = _angles(x, places), x.chunk(2, -1)
-    return torch.cat([a * angles.cos() + b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
-
-
-def mixed_tables(x: Tensor, places: Tensor) -> Tensor:
-    angles = _angles(x, places).repeat_interleave(2, -1)  # (N, D): 0, 0, 1, 1, …
-    a, b = x.chunk(2, -1)
-    return x * angles.cos() + torch.cat([-b, a], -1) * angles.sin()
-
-
-def first_half(x: Tensor, places: Tensor) -> Tensor:
-    angles, (a, b) = _angles(x, places), x.chunk(2, -1)
-    return torch.cat([a * angles.cos() - b * angles.sin(), b], -1)
-
-
-def updated(x: Tensor, places: Tensor) -> Tensor:
-    angles, (a, b) = _angles(x, places), x.chunk(2, -1)
-    a = a * angles.cos() - b * angles.sin()
-    return torch.cat([a, b * angles.cos() + a * angles.sin()], -1)
-
-
 def _length(got: Array, want: Array) -> dict[str, object]:
     return {"got": float(np.linalg.norm(got[..., -1, :])), "want": float(np.linalg.norm(want[..., -1, :]))}
 
@@ -85,31 +42,34 @@ LESSON = Lesson(
         "rotate": [
             Wrong(
                 "neighbours",
-                neighbours,
+                {":half": "0::2", "half:": "1::2", "torch.cat": "torch.stack", "dim=-1)": "dim=-1).flatten(-2)"},
                 "you turn neighbours, (x₀, x₁), (x₂, x₃), …, as the first RoPE paper does. That works as well, but "
                 "not with weights made for the other way: here the pairs are (xᵢ, xᵢ₊D/2).",
             ),
             Wrong(
                 "neighbours to halves",
-                neighbours_to_halves,
+                {":half": "0::2", "half:": "1::2"},
                 "a and b are taken from neighbours (x[..., ::2] and x[..., 1::2]), but put back as halves: the "
                 "numbers change places. Here a is the first half, x[..., :half], and b the second.",
             ),
             Wrong(
                 "backwards",
-                lambda x, places: _turn(x, -_angles(x, places)),
+                {"= places": "= -places"},
                 "you turn the other way: the signs of the sines are swapped. a' has the minus, b' the plus.",
             ),
             Wrong(
                 "no minus",
-                no_minus,
+                {"cos - b": "cos + b"},
                 "this is no turn: lengths change, {got} instead of {want}. One of the two sines needs a minus: a' = "
                 "a·cos − b·sin.",
                 _length,
             ),
             Wrong(
                 "mixed tables",
-                mixed_tables,
+                {
+                    "places[:, None] * frequencies": "(places[:, None] * frequencies).repeat_interleave(2, -1)",
+                    "[a * cos - b * sin, b * cos + a * sin], dim=-1)": "[-b, a], dim=-1) * sin + x * cos",
+                },
                 "table and pairs don't agree: the angles are laid out for neighbours (0, 0, 1, 1, …) but the halves "
                 "are turned. The two numbers of a pair get different angles. For halves the table is [θ₀ … , θ₀ …], "
                 "torch.cat([angles, angles], −1).",
@@ -117,49 +77,45 @@ LESSON = Lesson(
             ),
             Wrong(
                 "halved",
-                lambda x, places: _turn(x, _angles(x, places, two=1.0)),
+                {" * 2": ""},
                 "your exponent is i/D; 2i/D is right: over the D/2 pairs it runs from 0 to nearly 1 ({got} instead of "
                 "{want}).",
                 furthest,
             ),
             Wrong(
                 "doubled",
-                lambda x, places: _turn(x, _angles(x, places, two=4.0)),
+                {" * 2": " * 4"},
                 "your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again.",
             ),
-            Wrong(
-                "base 1000",
-                lambda x, places: _turn(x, _angles(x, places, base=1000.0)),
-                "the base is 1000 in yours; 10000 is right.",
-            ),
+            Wrong("base 1000", {"10000": "1000"}, "the base is 1000 in yours; 10000 is right."),
             Wrong(
                 "counted",
-                lambda x, places: _turn(x, _angles(x, torch.arange(len(places)))),
+                {"= places": "= torch.arange(len(places))"},
                 "places isn't used: you count 0, 1, 2, … yourself. With a cache the words stand at 5, 6, 7, …, as "
                 "given.",
             ),
-            Wrong(
-                "from one",
-                lambda x, places: _turn(x, _angles(x, places + 1)),
-                "place 0 isn't turned at all; yours is, by one step.",
-            ),
+            Wrong("from one", {"= places": "= (places + 1)"}, "place 0 isn't turned at all; yours is, by one step."),
             Wrong(
                 "over heads",
-                lambda x, places: _turn(x, _angles(x, places)[:, None]),
+                {"places[:, None] * frequencies": "(places[:, None] * frequencies)[:, None]"},
                 "the angles (N, 1, D/2) are lined up with the heads, not with the words. (N, D/2) fits the last two "
                 "axes of (B, H, N, D/2) by itself.",
                 mistake="R5",
             ),
             Wrong(
                 "faster",
-                lambda x, places: _turn(x, _angles(x, places, two=-2.0)),
+                {"10000 ** -": "10000 ** "},
                 "later pairs turn faster instead of slower: divide the place by 10000^(2i/D), or use a negative "
                 "exponent.",
             ),
-            Wrong("first half", first_half, "only the first half is turned; b' = b·cos θ + a·sin θ is missing."),
+            Wrong(
+                "first half",
+                {"b * cos + a * sin": "b"},
+                "only the first half is turned; b' = b·cos θ + a·sin θ is missing.",
+            ),
             Wrong(
                 "updated",
-                updated,
+                {"return torch.cat([a * cos - b * sin": "a = a * cos - b * sin\n    return torch.cat([a"},
                 "b' is computed from the new a. Both need the old a and b: keep them until both are done.",
             ),
         ],

@@ -1,10 +1,7 @@
 """The table against `attention.oracle.sinusoid`."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
-from torch import Tensor
 
 from ...attention.oracle import sinusoid as right
 from ...i18n import Message
@@ -16,46 +13,6 @@ RNG = np.random.default_rng(13)
 SIZES = [(3, 4), (7, 6), (1, 2), (50, 16), (4, 5)]
 WORDS = [torch.from_numpy(RNG.normal(size=shape)) for shape in ((2, 3, 4), (3, 3, 6), (1, 5, 8))]
 
-
-def _table(
-    n: int,
-    width: int,
-    exponent: Callable[[Tensor], Tensor] | None = None,
-    base: float = 10000.0,
-    start: int = 0,
-    cos: Callable[[Tensor], Tensor] | None = None,
-    pairs: Callable[[Tensor, Tensor], Tensor] | None = None,
-) -> Tensor:
-    """The table with the exponent of base for column pair i, the cosine's if it has its own, and the way sines and cosines are laid out."""
-    i = torch.arange((width + 1) // 2, dtype=torch.float64)
-    place = torch.arange(start, start + n, dtype=torch.float64)[:, None]
-    own = (lambda i: 2 * i / width) if exponent is None else exponent
-    sines = torch.sin(place / base ** own(i))
-    cosines = torch.cos(place / base ** (cos or own)(i))[:, : width // 2]
-    if pairs is not None:
-        return pairs(sines, cosines)
-    table = torch.empty(n, width, dtype=torch.float64)
-    table[:, 0::2], table[:, 1::2] = sines, cosines
-    return table
-
-
-def swapped(n: int, width: int) -> Tensor:
-    i = torch.arange((width + 1) // 2, dtype=torch.float64)
-    angles = torch.arange(n, dtype=torch.float64)[:, None] / 10000 ** (2 * i / width)
-    table = torch.empty(n, width, dtype=torch.float64)
-    table[:, 0::2], table[:, 1::2] = torch.cos(angles), torch.sin(angles)[:, : width // 2]
-    return table
-
-
-def even_only(n: int, width: int) -> Tensor:
-    even = torch.arange(0, width, 2, dtype=torch.float64)
-    angles = torch.arange(n, dtype=torch.float64)[:, None] / 10000 ** (even / width)
-    table = torch.empty(n, width, dtype=torch.float64)
-    table[:, 0::2] = torch.sin(angles)
-    table[:, 1::2] = torch.cos(angles)
-    return table
-
-
 LESSON = Lesson(
     questions=[
         *(calls("sinusoid", right, *size, names="n width") for size in SIZES),
@@ -65,7 +22,7 @@ LESSON = Lesson(
         "sinusoid": [
             Wrong(
                 "doubled",
-                lambda n, width: _table(n, width, lambda i: 4 * i / width),
+                {"even / width": "2 * even / width"},
                 "the exponent is doubled: torch.arange(0, width, 2) is 2i already, so 10000^(2·2i/C) slows down twice "
                 "as fast ({got} instead of {want}). Use it as it is: even / width.",
                 furthest,
@@ -73,7 +30,7 @@ LESSON = Lesson(
             ),
             Wrong(
                 "halved",
-                lambda n, width: _table(n, width, lambda i: i / width),
+                {"even / width": "even / 2 / width"},
                 "the exponent is i/C where 2i/C is right ({got} instead of {want}): i counts pairs of columns, the "
                 "exponent needs 2i.",
                 furthest,
@@ -81,48 +38,43 @@ LESSON = Lesson(
             ),
             Wrong(
                 "own column",
-                lambda n, width: _table(n, width, cos=lambda i: (2 * i + 1) / width),
+                {"cos(angles)": "cos(place / 10000 ** ((even + 1) / width))"},
                 "your cosines have their own frequency, with 2i + 1 in the exponent. A sine and its cosine share 2i: "
                 "only so sin² + cos² = 1.",
                 mistake="R1",
             ),
             Wrong(
                 "next pair",
-                lambda n, width: _table(n, width, cos=lambda i: (2 * i + 2) / width),
+                {"cos(angles)": "cos(place / 10000 ** ((even + 2) / width))"},
                 "your cosines have the frequency of the next pair, 2i + 2. A sine and its cosine share 2i.",
                 mistake="R1",
             ),
+            Wrong("base 1000", {"10000": "1000"}, "the base is 1000 in yours; 10000 is right.", mistake="R1"),
+            Wrong("from one", {"place": "(place + 1)"}, "places count from 0: your first row is that of place 1."),
             Wrong(
-                "base 1000",
-                lambda n, width: _table(n, width, base=1000.0),
-                "the base is 1000 in yours; 10000 is right.",
-                mistake="R1",
+                "swapped",
+                {"sin": "cos", "cos": "sin"},
+                "sines and cosines changed places: row 0 is [0, 1, 0, 1, …], sine first.",
             ),
-            Wrong(
-                "from one",
-                lambda n, width: _table(n, width, start=1),
-                "places count from 0: your first row is that of place 1.",
-            ),
-            Wrong("swapped", swapped, "sines and cosines changed places: row 0 is [0, 1, 0, 1, …], sine first."),
             Wrong(
                 "halves",
-                lambda n, width: _table(n, width, pairs=lambda sines, cosines: torch.cat([sines, cosines], 1)),
+                {"return table": "return torch.cat([table[:, 0::2], table[:, 1::2]], 1)"},
                 "all sines first, then all cosines: some models do that, but here they take turns, table[:, 0::2] and "
                 "table[:, 1::2].",
             ),
             Wrong(
                 "times",
-                lambda n, width: _table(n, width, lambda i: -2 * i / width),
+                {"place /": "place *"},
                 "the waves get faster instead of slower: the place is multiplied by 10000^(2i/C). Divide.",
             ),
             Wrong(
                 "whole width",
-                lambda n, width: _table(n, width, lambda i: i / max((width + 1) // 2 - 1, 1)),
+                {"even / width": "even / 2 / max((width + 1) // 2 - 1, 1)"},
                 "your exponent runs from 0 to 1 exactly, i / (C/2 − 1). In the paper it is 2i/C and stays below 1.",
             ),
             Wrong(
                 "even only",
-                even_only,
+                {"[:, : width // 2]": ""},
                 "right for even widths. With width 5 there are three sines but only two places for cosines: cut them, "
                 "[:, : width // 2].",
             ),

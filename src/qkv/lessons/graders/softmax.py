@@ -23,72 +23,6 @@ GIVEN = [
 ]
 
 
-def unstable(x: Array) -> Array:
-    powers = np.exp(x)
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def over_rows(x: Array) -> Array:
-    powers = np.exp(x - x.max(0, keepdims=True))
-    return powers / powers.sum(0, keepdims=True)
-
-
-def over_middle(x: Array) -> Array:
-    axis = -2 if x.ndim > 1 else -1
-    powers = np.exp(x - x.max(axis, keepdims=True))
-    return powers / powers.sum(axis, keepdims=True)
-
-
-def over_all(x: Array) -> Array:
-    powers = np.exp(x - x.max())
-    return powers / powers.sum()
-
-
-def axis_one(x: Array) -> Array:
-    powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
-
-
-def one_maximum(x: Array) -> Array:
-    powers = np.exp(x - x.max())
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def own_max_all_sum(x: Array) -> Array:
-    powers = np.exp(x - x.max(-1, keepdims=True))
-    return powers / powers.sum()
-
-
-def by_largest(x: Array) -> Array:
-    powers = np.exp(x)
-    return powers / powers.max(-1, keepdims=True)
-
-
-def shifted_no_exp(x: Array) -> Array:
-    x = x - x.max(-1, keepdims=True)
-    return x / x.sum(-1, keepdims=True)
-
-
-def minus_mean(x: Array) -> Array:
-    powers = np.exp(x - x.mean(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def plus_max(x: Array) -> Array:
-    powers = np.exp(x + x.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def log_softmax(x: Array) -> Array:
-    x = x - x.max(-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(-1, keepdims=True))
-
-
-def no_keepdims(x: Array) -> Array:
-    powers = np.exp(x - x.max(-1))
-    return powers / powers.sum(-1)
-
-
 def _bad(got: Array, want: Array) -> dict[str, object]:
     where = ~np.isfinite(got).all(-1)
     return {"row": row(got[where][0]), "want": row(want[where][0])} if where.any() else {"row": "", "want": ""}
@@ -105,7 +39,7 @@ LESSON = Lesson(
         "softmax": [
             Wrong(
                 "unstable",
-                unstable,
+                {" - x.max(-1, keepdims=True)": ""},
                 "small numbers come out right, but here your row is {row} and {want} is right: e to such a power is "
                 "more than a float can hold. Take the row's maximum off before np.exp.",
                 _bad,
@@ -113,7 +47,10 @@ LESSON = Lesson(
             ),
             Wrong(
                 "NaN covered",
-                lambda x: np.nan_to_num(unstable(x)),
+                {
+                    " - x.max(-1, keepdims=True)": "",
+                    "powers / powers.sum(-1, keepdims=True)": "np.nan_to_num(powers / powers.sum(-1, keepdims=True))",
+                },
                 "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num "
                 "makes 0 of the NaN. That hides the fault and loses the row. Take the row's maximum off before "
                 "np.exp, and no NaN arises.",
@@ -121,14 +58,14 @@ LESSON = Lesson(
             ),
             Wrong(
                 "over middle",
-                over_middle,
+                {"-1": "-2 if x.ndim > 1 else -1"},
                 "one of your rows adds up to {sum}: your columns add up to 1. You went over the axis before the last, "
                 "the queries; shares are taken over the keys, the last axis.",
                 sums,
             ),
             Wrong(
                 "over rows",
-                over_rows,
+                {"-1": "0"},
                 "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. Each row is on its own: "
                 "axis=-1.",
                 sums,
@@ -136,27 +73,27 @@ LESSON = Lesson(
             ),
             Wrong(
                 "over all",
-                over_all,
+                {"-1, keepdims=True": ""},
                 "the whole table adds up to 1, and a row only to {sum}: max() and sum() without an axis go over "
                 "everything. Give axis=-1.",
                 sums,
             ),
             Wrong(
                 "own max, all sum",
-                own_max_all_sum,
+                {"powers.sum(-1, keepdims=True)": "powers.sum()"},
                 "a row of yours adds up to {sum}: the maximum is each row's own, but sum() goes over everything. Give "
                 "it axis=-1, keepdims=True.",
                 sums,
             ),
             Wrong(
                 "axis one",
-                axis_one,
+                {"-1": "1"},
                 "with two axes this is right, with three or one it isn't: axis 1 is the last only of a matrix. Write "
                 "axis=-1, the last of any array.",
             ),
             Wrong(
                 "one maximum",
-                one_maximum,
+                {"x.max(-1, keepdims=True)": "x.max()"},
                 "you took off one maximum, of the whole table. The other row lies 1,800 below it: all its powers "
                 "become 0, and 0/0 is NaN ({row}; {want} is right). Take off each row's own: x.max(-1, "
                 "keepdims=True).",
@@ -164,13 +101,13 @@ LESSON = Lesson(
             ),
             Wrong(
                 "no sum",
-                lambda x: np.exp(x - x.max(-1, keepdims=True)),
+                {" / powers.sum(-1, keepdims=True)": ""},
                 "one of your rows adds up to {sum}: the powers are right, now divide by their sum along the row.",
                 sums,
             ),
             Wrong(
                 "by largest",
-                by_largest,
+                {" - x.max(-1, keepdims=True)": "", "powers.sum": "powers.max"},
                 "one of your rows adds up to {sum}: you divide by the largest power. Divide by the sum.",
                 sums,
             ),
@@ -183,33 +120,36 @@ LESSON = Lesson(
             ),
             Wrong(
                 "shifted, no exp",
-                shifted_no_exp,
+                {"np.exp": ""},
                 "your largest number gets the share 0: the maximum was taken off, but np.exp is missing after it.",
             ),
             Wrong(
                 "minus mean",
-                minus_mean,
+                {"x.max": "x.mean"},
                 "taking off the mean instead of the maximum leaves room to overflow, and with −inf in the row the "
                 "mean is −inf: your row is {row}, and {want} is right. Take off the maximum.",
                 _bad,
             ),
             Wrong(
                 "plus max",
-                plus_max,
+                {"x - ": "x + "},
                 "you add the maximum instead of taking it off, so the powers grow: your row is {row}, and {want} is "
                 "right. x − max.",
                 _bad,
             ),
             Wrong(
                 "log softmax",
-                log_softmax,
+                {
+                    "np.exp": "",
+                    "powers / powers.sum(-1, keepdims=True)": "powers - np.log(np.exp(powers).sum(-1, keepdims=True))",
+                },
                 "your numbers are negative: this is the logarithm of the softmax ({got}). The shares themselves are "
                 "asked for ({want}).",
                 furthest,
             ),
             Wrong(
                 "no keepdims",
-                no_keepdims,
+                {", keepdims=True": ""},
                 "x.max(-1) has one axis less than x, so NumPy lines it up with the wrong axis, or can't at all. Keep "
                 "it as a column: x.max(-1, keepdims=True), and the same for the sum.",
             ),

@@ -1,14 +1,11 @@
 """Cutting into heads, and the weights of each."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
-from ..exercises import split_heads as solved
 from ..lesson import Lesson, Wrong
 from ..questions import calls, furthest, shapes, sums
 
@@ -38,27 +35,6 @@ def right(q: Tensor, k: Tensor, n_head: int) -> Array:
     return from_qkv(right_split(q, n_head), keys, keys).weights
 
 
-def view_only(x: Tensor, n_head: int) -> Tensor:
-    return x.reshape(x.shape[0], n_head, x.shape[1], -1)
-
-
-def _weights(
-    q: Tensor,
-    k: Tensor,
-    n_head: int,
-    by: float | None = None,
-    dim: int = -1,
-    split: Callable[[Tensor, int], Tensor] = solved.split,
-) -> Tensor:
-    q, k = split(q, n_head), split(k, n_head)
-    return torch.softmax(q @ k.transpose(-1, -2) / (q.shape[-1] ** 0.5 if by is None else by), dim=dim)
-
-
-def no_softmax(q: Tensor, k: Tensor, n_head: int) -> Tensor:
-    q, k = solved.split(q, n_head), solved.split(k, n_head)
-    return q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-
-
 LESSON = Lesson(
     questions=[
         *(calls("split", right_split, *given, names="x n_head") for given in SPLITS),
@@ -68,7 +44,7 @@ LESSON = Lesson(
         "split": [
             Wrong(
                 "view only",
-                view_only,
+                lambda x, n_head: x.reshape(x.shape[0], n_head, x.shape[1], -1),
                 "right shape, wrong numbers: a reshape straight to (B, H, N, D) cuts the sentence into H stretches, "
                 "and a head sees numbers of different words as one. Reshape to (B, N, H, D), then transpose(1, 2).",
                 mistake="H1",
@@ -115,7 +91,7 @@ LESSON = Lesson(
         "head_weights": [
             Wrong(
                 "by width",
-                lambda q, k, n_head: _weights(q, k, n_head, q.shape[-1] ** 0.5),
+                {"q.shape[-1]": "(n_head * q.shape[-1])"},
                 "you divide by √C, the width of the model ({got} instead of {want}): one of the commonest mistakes in "
                 "published code. After the split, d is the head's width, q.shape[-1] of the split q.",
                 furthest,
@@ -123,19 +99,14 @@ LESSON = Lesson(
             ),
             Wrong(
                 "by heads",
-                lambda q, k, n_head: _weights(q, k, n_head, n_head**0.5),
+                {"q.shape[-1]": "n_head"},
                 "you divide by the root of the number of heads. It is the head's width: √D.",
                 mistake="S4",
             ),
-            Wrong(
-                "unscaled",
-                lambda q, k, n_head: _weights(q, k, n_head, 1.0),
-                "the scores aren't scaled: divide by √D.",
-                mistake="S2",
-            ),
+            Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't scaled: divide by √D.", mistake="S2"),
             Wrong(
                 "over heads",
-                lambda q, k, n_head: _weights(q, k, n_head, dim=1),
+                {"dim=-1": "dim=1"},
                 "a row of yours adds up to {sum}: the softmax runs over the heads (dim=1), which then share one 1 "
                 "between them. dim=-1, the keys.",
                 sums,
@@ -143,35 +114,35 @@ LESSON = Lesson(
             ),
             Wrong(
                 "over queries",
-                lambda q, k, n_head: _weights(q, k, n_head, dim=-2),
+                {"dim=-1": "dim=-2"},
                 "a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys.",
                 sums,
                 mistake="X1",
             ),
             Wrong(
                 "no softmax",
-                no_softmax,
+                {"torch.softmax": "", ", dim=-1": ""},
                 "these are the scores, {got} for instance; the softmax is missing.",
                 furthest,
                 mistake="X6",
             ),
             Wrong(
                 "one head",
-                lambda q, k, n_head: _weights(q, k, 1).repeat(1, n_head, 1, 1),
+                {"n_head)": "1)", "dim=-1)": "dim=-1).repeat(1, n_head, 1, 1)"},
                 "all heads have the same weights: they were computed from the whole width and copied. Split q and k "
                 "first.",
                 mistake="H4",
             ),
             Wrong(
                 "unsplit",
-                lambda q, k, n_head: torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, dim=-1),
+                {"split(q, n_head), split(k, n_head)": "q, k"},
                 "you have {shape}, one head: q and k were not split. {right} is right.",
                 shapes,
                 mistake="H4",
             ),
             Wrong(
                 "viewed",
-                lambda q, k, n_head: _weights(q, k, n_head, split=view_only),
+                {"split(q, n_head), split(k, n_head)": "(t.reshape(len(t), n_head, t.shape[1], -1) for t in (q, k))"},
                 "here heads were cut by a reshape straight to (B, H, N, D). Use your split.",
                 mistake="H1",
             ),

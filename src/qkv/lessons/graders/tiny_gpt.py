@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,6 @@ from torch.optim import Optimizer
 from ...attention import masks
 from ...attention.oracle import Array
 from ...i18n import Message
-from ..exercises import tiny_gpt as solved
 from ..fixed_weights import drawn, filled, matrix
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..outcome import InvalidAnswer, ValueWithNote
@@ -169,102 +167,6 @@ def _learns(answer: Answer) -> object:
 
 LEARNS = Question("train", f"train({STEPS})", _learns, lambda: 0.0)
 
-
-def _attention(**change: Any) -> object:
-    class Variant(solved.Block):
-        def attention(self, x: Tensor) -> Tensor:
-            heads = change.get("heads", self.n_head)
-            q, k, v = (part(x).unflatten(-1, (heads, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
-            scores = q @ k.transpose(-1, -2) / change.get("scale", lambda x, q: q.shape[-1] ** 0.5)(x, q)
-            past = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(change.get("diagonal", 0))
-            past = past.T if change.get("mask") == "future" else past
-            if change.get("mask") == "zero":
-                scores = scores * past
-            elif change.get("mask") != "none":
-                scores = scores.masked_fill(~past, float("-inf"))
-            weights = torch.softmax(scores, dim=change.get("dim", -1))
-            heads_out = (weights @ v).transpose(1, 2).flatten(2)
-            return heads_out if change.get("out") == "none" else self.out(heads_out)
-
-    return Variant
-
-
-def _forward(forward: Callable[[solved.TinyGPT, Tensor], Tensor]) -> object:
-    class Variant(solved.TinyGPT):
-        def forward(self, ids: Tensor) -> Tensor:
-            return forward(self, ids)
-
-    return Variant
-
-
-def _blocks(s: solved.TinyGPT, x: Tensor) -> Tensor:
-    for block in s.blocks:
-        x = block(x)
-    return x
-
-
-def _places(s: solved.TinyGPT, ids: Tensor) -> Tensor:
-    return s.places(torch.arange(ids.shape[1]))
-
-
-def same_block(s: solved.TinyGPT, ids: Tensor) -> Tensor:
-    x = s.tokens(ids) + _places(s, ids)
-    for _ in s.blocks:
-        x = s.blocks[0](x)
-    return s.head(s.norm(x))
-
-
-def from_start(s: solved.TinyGPT, ids: Tensor) -> Tensor:
-    x = s.tokens(ids) + _places(s, ids)
-    out = x
-    for block in s.blocks:
-        out = block(x)
-    return s.head(s.norm(out))
-
-
-def softmaxed(model: nn.Module, ids: Tensor) -> Tensor:
-    shares = torch.softmax(model(ids)[:, :-1], -1)
-    return F.cross_entropy(shares.flatten(0, 1), ids[:, 1:].flatten())
-
-
-def summed(model: nn.Module, ids: Tensor) -> Tensor:
-    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), reduction="sum")
-
-
-def no_zero(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
-    value = solved.loss(model, ids)
-    value.backward()
-    optimizer.step()
-    return value.item()
-
-
-def zero_late(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
-    value = solved.loss(model, ids)
-    value.backward()
-    optimizer.zero_grad()
-    optimizer.step()
-    return value.item()
-
-
-def step_first(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
-    value = solved.loss(model, ids)
-    optimizer.step()
-    optimizer.zero_grad()
-    value.backward()
-    return value.item()
-
-
-def loss_after(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
-    solved.train_step(model, optimizer, ids)
-    return solved.loss(model, ids).item()
-
-
-def twice(model: nn.Module, optimizer: Optimizer, ids: Tensor) -> float:
-    value = solved.train_step(model, optimizer, ids)
-    optimizer.step()
-    return value
-
-
 LESSON = Lesson(
     questions=[
         *(_block(x, heads) for x, heads in zip(WORDS, HEADS, strict=True)),
@@ -277,48 +179,48 @@ LESSON = Lesson(
         "Block": [
             Wrong(
                 "no mask",
-                _attention(mask="none"),
+                {'scores.masked_fill(~past, float("-inf"))': "scores"},
                 "there is no causal mask: every place sees the character it has to guess. In training the loss would "
                 "fall to nothing, and in writing it would fail.",
                 mistake="M14",
             ),
             Wrong(
                 "future",
-                _attention(mask="future"),
+                {"~past": "~past.T"},
                 "the triangle points the other way: places see only the future.",
                 mistake="M12",
             ),
             Wrong(
                 "without itself",
-                _attention(diagonal=-1),
+                {"tril()": "tril(-1)"},
                 "the diagonal is hidden: no place sees itself, and the first sees nothing, so it is NaN.",
                 mistake="M12",
             ),
             Wrong(
                 "one further",
-                _attention(diagonal=1),
+                {"tril()": "tril(1)"},
                 "each place also sees the next character, the one it has to guess.",
                 mistake="M12",
             ),
             Wrong(
                 "mask zero",
-                _attention(mask="zero"),
+                {'scores.masked_fill(~past, float("-inf"))': "scores * past"},
                 "hidden scores become 0, and e⁰ = 1 is a share: the future leaks. −inf.",
                 mistake="M8",
             ),
             Wrong(
                 "by width",
-                _attention(scale=lambda x, q: x.shape[-1] ** 0.5),
+                {"q.shape[-1]": "x.shape[-1]"},
                 "the scale is √C ({got} instead of {want}); a head is D wide: √D.",
                 furthest,
                 mistake="S3",
             ),
-            Wrong("unscaled", _attention(scale=lambda x, q: 1.0), "the scores aren't divided by √D.", mistake="S2"),
-            Wrong("one head", _attention(heads=1), "there is only one head: split by self.n_head.", mistake="H4"),
-            Wrong("no output matrix", _attention(out="none"), "self.out isn't used.", mistake="P4"),
+            Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't divided by √D.", mistake="S2"),
+            Wrong("one head", {"self.n_head": "1"}, "there is only one head: split by self.n_head.", mistake="H4"),
+            Wrong("no output matrix", {"self.out(": "("}, "self.out isn't used.", mistake="P4"),
             Wrong(
                 "over queries",
-                _attention(dim=-2),
+                {"dim=-1": "dim=-2"},
                 "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
                 mistake="X1",
             ),
@@ -326,84 +228,84 @@ LESSON = Lesson(
         "TinyGPT": [
             Wrong(
                 "no places",
-                _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids))))),
+                {" + self.places(torch.arange(ids.shape[1]))": ""},
                 "the place vectors aren't added: self.places(torch.arange(N)).",
             ),
             Wrong(
                 "places of ids",
-                _forward(lambda s, ids: s.head(s.norm(_blocks(s, s.tokens(ids) + s.places(ids % s.context))))),
+                {"torch.arange(ids.shape[1])": "ids % self.context"},
                 "the place vectors were looked up by character. Places are 0, 1, 2, …: torch.arange(ids.shape[1]).",
             ),
-            Wrong(
-                "no last norm",
-                _forward(lambda s, ids: s.head(_blocks(s, s.tokens(ids) + _places(s, ids)))),
-                "the last norm is missing: self.head(self.norm(x)).",
-            ),
+            Wrong("no last norm", {"self.norm(x)": "x"}, "the last norm is missing: self.head(self.norm(x))."),
             Wrong(
                 "softmax",
-                _forward(lambda s, ids: torch.softmax(s.head(s.norm(_blocks(s, s.tokens(ids) + _places(s, ids)))), -1)),
+                {"self.head(self.norm(x))": "torch.softmax(self.head(self.norm(x)), -1)"},
                 "you return probabilities. Logits are asked for; the cross-entropy takes the softmax itself.",
             ),
             Wrong(
                 "no blocks",
-                _forward(lambda s, ids: s.head(s.norm(s.tokens(ids) + _places(s, ids)))),
+                {"x = block(x)": "pass"},
                 "x never goes through the blocks: for block in self.blocks: x = block(x).",
             ),
             Wrong(
                 "from start",
-                _forward(from_start),
+                {"x = block(x)": "last = block(x)", "norm(x)": "norm(last)"},
                 "every block gets the same x, and only the last one counts: keep each result, x = block(x).",
             ),
-            Wrong("same block", _forward(same_block), "the first block is used every time.", mistake="H10"),
+            Wrong(
+                "same block", {"block(x)": "self.blocks[0](x)"}, "the first block is used every time.", mistake="H10"
+            ),
         ],
         "loss": [
             Wrong(
                 "unshifted",
-                lambda model, ids: F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()),
+                {"[:, :-1]": "", "[:, 1:]": ""},
                 "the targets aren't shifted: you ask for the character that is already there ({got} instead of "
                 "{want}). logits[:, :-1] against ids[:, 1:].",
                 furthest,
             ),
             Wrong(
                 "backwards",
-                lambda model, ids: F.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten()),
+                {"[:, :-1]": "[:, 1:]", "[:, 1:]": "[:, :-1]"},
                 "you ask for the character before: shifted the wrong way. logits[:, :-1] against ids[:, 1:].",
             ),
             Wrong(
                 "softmaxed",
-                softmaxed,
+                {"logits.": "torch.softmax(logits, -1)."},
                 "a softmax stands before the cross-entropy, which takes one itself: {got} instead of {want}, and it "
                 "would hardly learn. Give it the logits.",
                 furthest,
             ),
-            Wrong("summed", summed, "this is the sum over all places; the mean is asked for."),
+            Wrong(
+                "summed",
+                {"flatten())": 'flatten(), reduction="sum")'},
+                "this is the sum over all places; the mean is asked for.",
+            ),
             Wrong(
                 "rolled",
-                lambda model, ids: F.cross_entropy(model(ids).flatten(0, 1), ids.roll(-1, 1).flatten()),
+                {"[:, :-1]": "", "ids[:, 1:]": "ids.roll(-1, 1)"},
                 "ids.roll moves the first character to the end, so the last place is asked for the beginning of the "
                 "text. Leave the last place out: [:, :-1].",
             ),
             Wrong(
                 "unflattened",
-                lambda model, ids: F.cross_entropy(model(ids)[:, :-1], ids[:, 1:]),
+                {".flatten(0, 1)": "", ".flatten()": ""},
                 "cross_entropy takes one row of scores per guess, (B·(N−1), V), and as many targets: .flatten(0, 1) "
                 "the logits and .flatten() the targets.",
             ),
             Wrong(
-                "last only",
-                lambda model, ids: F.cross_entropy(model(ids)[:, -2], ids[:, -1]),
-                "only the last character is asked for. Every place counts.",
+                "last only", {":-1": "-2:-1", "1:": "-1:"}, "only the last character is asked for. Every place counts."
             ),
         ],
         "train_step": [
             Wrong(
                 "no zero_grad",
-                no_zero,
+                {"optimizer.zero_grad()": ""},
                 "old gradients are never cleared, so they pile up step by step: optimizer.zero_grad() first.",
             ),
             Wrong(
                 "not learning",
-                zero_late,
+                {"optimizer.zero_grad()": "", "optimizer.step()": "optimizer.zero_grad()\n    optimizer.step()"},
                 "the model doesn't change: its loss for the same characters is {got} the second time as well. There "
                 "is either no backward(), no step(), or the gradients are cleared between the two. Order: zero_grad, "
                 "loss, backward, step.",
@@ -411,16 +313,20 @@ LESSON = Lesson(
             ),
             Wrong(
                 "step first",
-                step_first,
+                {
+                    "optimizer.zero_grad()": "",
+                    "value.backward()": "optimizer.step()\n    optimizer.zero_grad()",
+                    "optimizer.step()": "value.backward()",
+                },
                 "step() comes before backward(), so each step uses the gradients of the batch before. Order: "
                 "zero_grad, loss, backward, step.",
             ),
             Wrong(
                 "loss after",
-                loss_after,
+                {"value.item()": "loss(model, ids).item()"},
                 "the step is right, but you give the loss after it; the one before the step is asked for.",
             ),
-            Wrong("twice", twice, "step() is called twice."),
+            Wrong("twice", {"optimizer.step()": "optimizer.step()\n    optimizer.step()"}, "step() is called twice."),
         ],
     },
     hints={
