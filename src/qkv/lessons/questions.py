@@ -10,6 +10,13 @@ from .lesson import Answer, Question
 from .outcome import Changed, InvalidAnswer, numbers
 
 T = TypeVar("T")
+# A mask the wrong way round; each gives another thing in a row that sees nothing.
+MASK_WRONG_WAY = {
+    "wrong way": {"scores, -np.inf": "-np.inf, scores"},  # NaN
+    "wrong way, finite": {"scores, -np.inf": "-1e9, scores"},  # the plain mean
+    # 0: a softmax that looks out for it
+    "wrong way, zeros": {"softmax": "np.nan_to_num(softmax", "scores, -np.inf)": "-np.inf, scores))"},
+}
 
 
 def pair(given: T, what: str) -> T:

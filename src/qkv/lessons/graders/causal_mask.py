@@ -3,11 +3,10 @@
 import numpy as np
 
 from ...attention import masks
-from ...attention.oracle import from_qkv, softmax
+from ...attention.oracle import from_qkv
 from ...i18n import Message
-from ..exercises import causal_mask as solved
 from ..lesson import Answer, Lesson, Question, Wrong
-from ..questions import calls, furthest
+from ..questions import MASK_WRONG_WAY, calls, furthest
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -32,22 +31,6 @@ def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
 
 def _truth(answer: Answer) -> bool:
     return np.asarray(answer.causal_mask(3, 3)).dtype == bool
-
-
-def _scores(q: Array, k: Array) -> Array:
-    return q @ k.T / np.sqrt(q.shape[-1])
-
-
-def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return solved.softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # a row that sees nothing is NaN
-
-
-def wrong_way_finite(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -1e9, _scores(q, k))) @ v  # such a row is the plain mean
-
-
-def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
 LESSON = Lesson(
@@ -115,24 +98,24 @@ LESSON = Lesson(
         "masked_attention": [
             Wrong(
                 "ignored",
-                lambda q, k, v, mask: softmax(_scores(q, k)) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores"},
                 "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
                 "array; it has to be kept.)",
                 mistake="M3",
             ),
             *(
                 Wrong(
-                    f"wrong way{how}",
-                    code,
+                    id,
+                    changes,
                     "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores "
                     "where mask is True. (A row whose scores are all −inf becomes NaN.)",
                     mistake="M1",
                 )
-                for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
+                for id, changes in MASK_WRONG_WAY.items()
             ),
             Wrong(
                 "multiplied",
-                lambda q, k, v, mask: softmax(_scores(q, k) * mask) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores * mask"},
                 "your hidden scores are 0 (times the mask, or filled with 0 or −1e-9), and e⁰ = 1: they still get a "
                 "share ({got} instead of {want}). They must become −inf.",
                 furthest,
@@ -140,14 +123,14 @@ LESSON = Lesson(
             ),
             Wrong(
                 "added",
-                lambda q, k, v, mask: softmax(_scores(q, k) + mask) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores + mask"},
                 "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, "
                 "−inf) hides.",
                 mistake="M7",
             ),
             Wrong(
                 "afterwards",
-                lambda q, k, v, mask: (softmax(_scores(q, k)) * mask) @ v,
+                {"softmax(np.where(mask, scores, -np.inf))": "(softmax(scores) * mask)"},
                 "you mask after the softmax: the hidden words have taken their share already, and your rows no longer "
                 "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax.",
                 furthest,
@@ -155,14 +138,14 @@ LESSON = Lesson(
             ),
             Wrong(
                 "inf afterwards",
-                lambda q, k, v, mask: np.where(mask, softmax(_scores(q, k)), -np.inf) @ v,
+                {"softmax(np.where(mask, scores, -np.inf))": "np.where(mask, softmax(scores), -np.inf)"},
                 "−inf was put into the weights, after the softmax, so the sum is −inf or NaN. It belongs into the "
                 "scores, before the softmax.",
                 mistake="X7",
             ),
             Wrong(
                 "weak fill",
-                lambda q, k, v, mask: softmax(np.where(mask, _scores(q, k), -10.0)) @ v,
+                {"-np.inf": "-10.0"},
                 "hidden scores become −10. Where real scores are as low, the hidden ones shine through ({got} instead "
                 "of {want}). Use −np.inf.",
                 furthest,
@@ -170,13 +153,13 @@ LESSON = Lesson(
             ),
             Wrong(
                 "unscaled",
-                lambda q, k, v, mask: softmax(np.where(mask, q @ k.T, -np.inf)) @ v,
+                {" / np.sqrt(q.shape[-1])": ""},
                 "the mask is right; the scores aren't divided by √d.",
                 mistake="S2",
             ),
             Wrong(
                 "times inf",
-                lambda q, k, v, mask: softmax(_scores(q, k) + (1 - mask) * -np.inf) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores + (1 - mask) * -np.inf"},
                 "0 × −inf is NaN, so the mask spoils the pairs that are allowed too. np.where(mask, scores, −np.inf) "
                 "has no such product.",
             ),

@@ -1,7 +1,5 @@
 """How the parts are wired, against the same layer in NumPy."""
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,12 +8,10 @@ from torch import Tensor
 from ...attention.masks import Mask
 from ...attention.oracle import Array, steps
 from ...i18n import Message
-from ..exercises import encoder_layer as solved
 from ..fixed_weights import drawn, filled, matrix
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..questions import furthest
 
-Feed = Callable[[Tensor], Tensor]
 RNG = np.random.default_rng(17)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
 PADDED = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)[:, None, None]
@@ -68,11 +64,6 @@ def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None)
 
     shown = f"EncoderLayer({width}, {n_head}, {hidden})(x), x {tuple(x.shape)}"
     return Question("EncoderLayer", shown + ("" if mask is None else f", mask {tuple(mask.shape)}"), ask, right)
-
-
-def gelu(s: solved.EncoderLayer, x: Tensor, mask: Tensor | None, feed: Feed) -> Tensor:
-    x = x + s.attention(s.norm1(x), mask)
-    return x + s.down(torch.nn.functional.gelu(s.up(s.norm2(x))))
 
 
 LESSON = Lesson(

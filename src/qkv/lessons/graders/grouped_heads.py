@@ -51,14 +51,6 @@ def _module(width: int, n_head: int, n_kv_head: int, x: Tensor, mask: Tensor | N
     return Question("GroupedQueryAttention", shown + ("" if mask is None else ", mask (5, 5)"), ask, right)
 
 
-def tiled(x: Tensor, n_head: int) -> Tensor:
-    return x.repeat(1, n_head // x.shape[1], 1, 1)
-
-
-def first_only(x: Tensor, n_head: int) -> Tensor:
-    return x[:, :1].repeat(1, n_head, 1, 1)
-
-
 LESSON = Lesson(
     questions=[
         *(calls("spread", right_spread, *given, names="x n_head") for given in SPREADS),
@@ -68,12 +60,16 @@ LESSON = Lesson(
         "spread": [
             Wrong(
                 "tiled",
-                tiled,
+                lambda x, n_head: x.repeat(1, n_head // x.shape[1], 1, 1),
                 "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours "
                 "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat.",
                 mistake="H8",
             ),
-            Wrong("first only", first_only, "every query head got key head 0; the others are never used."),
+            Wrong(
+                "first only",
+                lambda x, n_head: x[:, :1].repeat(1, n_head, 1, 1),
+                "every query head got key head 0; the others are never used.",
+            ),
             Wrong(
                 "averaged",
                 lambda x, n_head: x.mean(1, keepdim=True).repeat(1, n_head, 1, 1),

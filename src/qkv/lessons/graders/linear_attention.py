@@ -51,11 +51,6 @@ def right_packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
     return np.concatenate([_mixed(q[piece], k[piece], v[piece]).output for piece in pieces])
 
 
-def shares(q: Array, k: Array, v: Array) -> Array:
-    weights = np.tril(q @ k.T)
-    return weights / weights.sum(-1, keepdims=True) @ v
-
-
 def old_text(got: Array, want: Array) -> dict[str, object]:
     """For a hint: the first word whose numbers are wrong."""
     return {"word": int(np.flatnonzero(np.abs(got - want).max(-1) > 1e-9)[0])}
@@ -110,7 +105,7 @@ LESSON = Lesson(
             ),
             Wrong(
                 "shares",
-                shares,
+                {"np.tril(q @ k.T)": "np.tril(q @ k.T) / np.tril(q @ k.T).sum(-1, keepdims=True)"},
                 "you divide each row by its sum. Scores may be negative, so that sum may be near 0: here nothing is "
                 "divided ({got} instead of {want}).",
                 furthest,

@@ -49,10 +49,6 @@ def _module(width: int, n_head: int, x: Tensor, mask: Tensor | None) -> Question
     return Question("MultiHeadAttention", shown, ask, right)
 
 
-def unturned(heads: Tensor) -> Tensor:
-    return heads.reshape(heads.shape[0], heads.shape[2], -1)
-
-
 LESSON = Lesson(
     questions=[
         *(calls("merge", right_merge, heads, names="heads") for heads in MERGES),
@@ -62,7 +58,7 @@ LESSON = Lesson(
         "merge": [
             Wrong(
                 "unturned",
-                unturned,
+                lambda heads: heads.reshape(heads.shape[0], heads.shape[2], -1),
                 "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of "
                 "all heads of one word.",
                 mistake="H2",

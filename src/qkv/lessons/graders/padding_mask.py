@@ -3,11 +3,10 @@
 import numpy as np
 
 from ...attention import masks
-from ...attention.oracle import from_qkv, softmax
+from ...attention.oracle import from_qkv
 from ...i18n import Message
-from ..exercises import padding_mask as solved
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest, shapes
+from ..questions import MASK_WRONG_WAY, calls, furthest, shapes
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(8)
@@ -29,22 +28,6 @@ GIVEN = [_given([5, 2], 3, 5, 4, 6), _given([1, 3, 2], 3, 3, 3, 3), _given([4, 1
 
 def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
     return from_qkv(q, k, v, mask).output
-
-
-def _scores(q: Array, k: Array) -> Array:
-    return q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
-
-
-def wrong_way(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return solved.softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # a row that sees nothing is NaN
-
-
-def wrong_way_finite(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -1e9, _scores(q, k))) @ v  # such a row is the plain mean
-
-
-def wrong_way_zeros(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return softmax(np.where(mask, -np.inf, _scores(q, k))) @ v  # such a row is 0: a softmax that looks out for it
 
 
 LESSON = Lesson(
@@ -101,13 +84,13 @@ LESSON = Lesson(
         "batched_attention": [
             Wrong(
                 "ignored",
-                lambda q, k, v, mask: softmax(_scores(q, k)) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores"},
                 "the mask isn't used: padding gets its share.",
                 mistake="M3",
             ),
             Wrong(
                 "zero keys",
-                lambda q, k, v, mask: softmax(_scores(q, k * mask.swapaxes(-1, -2))) @ v,
+                {"np.where(mask, scores, -np.inf)": "scores * mask"},
                 "the scores of the padding are 0 (you set its keys to 0, or multiplied by the mask), and e⁰ = 1 is a "
                 "share like any other ({got} instead of {want}). They must be −inf: np.where(mask, scores, −np.inf).",
                 furthest,
@@ -115,42 +98,45 @@ LESSON = Lesson(
             ),
             Wrong(
                 "zero values",
-                lambda q, k, v, mask: softmax(_scores(q, k)) @ (v * mask.swapaxes(-1, -2)),
+                {"np.where(mask, scores, -np.inf)": "scores", "@ v": "@ (v * mask.swapaxes(-1, -2))"},
                 "you set the padded values to 0. They add nothing, but their weights are still taken from the words: "
                 "the outputs are too small ({got} instead of {want}). Hide the scores instead.",
                 furthest,
             ),
             *(
                 Wrong(
-                    f"wrong way{how}",
-                    code,
+                    id,
+                    changes,
                     "the words are hidden and the padding is seen: np.where(mask, scores, −inf) keeps the scores where "
                     "mask is True. (A row whose scores are all −inf becomes NaN.)",
                     mistake="M1",
                 )
-                for how, code in (("", wrong_way), (", finite", wrong_way_finite), (", zeros", wrong_way_zeros))
+                for id, changes in MASK_WRONG_WAY.items()
             ),
             Wrong(
                 "first sentence",
-                lambda q, k, v, mask: softmax(np.where(mask[:1], _scores(q, k), -np.inf)) @ v,
+                {"(mask,": "(mask[:1],"},
                 "every sentence is masked like the first one: the first sentence is right, the second isn't.",
             ),
             Wrong(
                 "on queries",
-                lambda q, k, v, mask: softmax(np.where(mask.swapaxes(-1, -2), _scores(q, k), -np.inf)) @ v,
+                {
+                    "softmax": "np.nan_to_num(softmax",
+                    "(mask, scores, -np.inf)": "(mask.swapaxes(-1, -2), scores, -np.inf))",
+                },
                 "the mask acts on the queries (rows) instead of the keys (columns): use it as it is, (B, 1, M).",
                 mistake="M11",
             ),
             Wrong(
                 "dot T",
-                lambda q, k, v, mask: softmax(np.where(mask, q @ k.T / np.sqrt(q.shape[-1]), -np.inf)) @ v,
+                {"k.swapaxes(-1, -2)": "k.T"},
                 "k.T turns round all three axes, the batch too: (B, M, d) becomes (d, M, B). Swap only the last two: "
                 "k.swapaxes(-1, -2).",
                 mistake="S7",
             ),
             Wrong(
                 "unscaled",
-                lambda q, k, v, mask: softmax(np.where(mask, q @ k.swapaxes(-1, -2), -np.inf)) @ v,
+                {" / np.sqrt(q.shape[-1])": ""},
                 "the mask is right; the scores aren't divided by √d.",
                 mistake="S2",
             ),

@@ -11,7 +11,6 @@ from ..questions import calls, furthest
 RNG = np.random.default_rng(3)
 SIZES = [(1, 2, 4), (3, 5, 6), (7, 8, 64), (2, 3, 1)]
 PAIRS = [(RNG.normal(size=(n, d)), RNG.normal(size=(m, d))) for n, m, d in SIZES]
-softmax = solved.softmax
 
 
 def right(q: Array, k: Array) -> Array:
@@ -20,15 +19,6 @@ def right(q: Array, k: Array) -> Array:
 
 def right_largest(q: Array, k: Array) -> list[float]:
     return [from_qkv(q, k, k, scale=scale).weights.max(-1).mean() for scale in (1, None)]
-
-
-def by_d(q: Array, k: Array) -> Array:
-    return q @ k.T / q.shape[-1]
-
-
-def after_softmax(q: Array, k: Array) -> list[float]:
-    plain = softmax(q @ k.T)
-    return [plain.max(-1).mean(), (plain / np.sqrt(q.shape[-1])).max(-1).mean()]
 
 
 LESSON = Lesson(
@@ -47,7 +37,7 @@ LESSON = Lesson(
             ),
             Wrong(
                 "by d",
-                by_d,
+                lambda q, k: q @ k.T / q.shape[-1],
                 "you divided by d instead of √d (or by √d twice, which is the same): {got}, and {want} is right. The "
                 "variance of a score is d, its spread √d.",
                 furthest,
@@ -81,19 +71,19 @@ LESSON = Lesson(
             ),
             Wrong(
                 "softmax too",
-                lambda q, k: softmax(right(q, k)),
+                lambda q, k: solved.softmax(right(q, k)),
                 "your rows add up to 1: this is the softmax already. Here only the scaled scores are asked for.",
             ),
         ],
         "largest_weights": [
             Wrong(
                 "swapped",
-                lambda q, k: right_largest(q, k)[::-1],
+                {"plain, scaled": "scaled, plain"},
                 "the two numbers are right but the other way round: first without scaling, then with it.",
             ),
             Wrong(
                 "after softmax",
-                after_softmax,
+                {"softmax(scaled_scores(q, k))": "softmax(q @ k.T) / np.sqrt(q.shape[-1])"},
                 "you took the softmax first and divided by √d afterwards: {got} instead of {want}. The weights then "
                 "no longer add up to 1. Scale the scores, then take the softmax.",
                 furthest,
@@ -101,37 +91,40 @@ LESSON = Lesson(
             ),
             Wrong(
                 "overall",
-                lambda q, k: [softmax(q @ k.T).max(), softmax(right(q, k)).max()],
+                {".max(-1).mean()": ".max()"},
                 "you took the largest weight of the whole table. Take the largest of each row, .max(-1), then the "
                 "mean of those.",
             ),
             Wrong(
                 "per key",
-                lambda q, k: [softmax(q @ k.T).max(0).mean(), softmax(right(q, k)).max(0).mean()],
+                {"-1": "0"},
                 "you took the maximum of each column, over the queries. A row belongs to a query: .max(-1).",
             ),
             Wrong(
                 "of scores",
-                lambda q, k: [(q @ k.T).max(-1).mean(), right(q, k).max(-1).mean()],
+                {"softmax": ""},
                 "{got} is no weight: those lie between 0 and 1. You took the maximum of the scores; the softmax comes "
                 "first.",
                 furthest,
             ),
             Wrong(
                 "same twice",
-                lambda q, k: [right_largest(q, k)[1]] * 2,
+                {"q @ k.T": "scaled_scores(q, k)"},
                 "both your numbers are scaled. The first is for the plain scores, q @ k.T.",
             ),
             Wrong(
                 "scaled twice",
-                lambda q, k: [right_largest(q, k)[0], softmax(by_d(q, k)).max(-1).mean()],
+                {"softmax(scaled_scores(q, k))": "softmax(scaled_scores(q, k) / np.sqrt(q.shape[-1]))"},
                 "the first number is right; for the second the scores are divided by √d twice ({got} instead of "
                 "{want}). scaled_scores(q, k) has done it already: only the softmax is left.",
                 furthest,
             ),
             Wrong(
                 "one scale more",
-                lambda q, k: [right_largest(q, k)[1], softmax(by_d(q, k)).max(-1).mean()],
+                {
+                    "q @ k.T": "scaled_scores(q, k)",
+                    "softmax(scaled_scores(q, k))": "softmax(scaled_scores(q, k) / np.sqrt(q.shape[-1]))",
+                },
                 "both your numbers are scaled once too often: the first is that of the scaled scores, the second is "
                 "scaled twice. First q @ k.T as it is, then scaled_scores(q, k).",
             ),

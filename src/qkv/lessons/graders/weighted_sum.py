@@ -28,10 +28,6 @@ def right(q: Array, k: Array, v: Array) -> Array:
     return from_qkv(q, k, v).output
 
 
-def _scores(q: Array, k: Array) -> Array:
-    return q @ k.T / np.sqrt(q.shape[-1])
-
-
 LESSON = Lesson(
     questions=[
         *(calls("weighted_sum", right_sum, *pair, names="weights v") for pair in MIXES),
@@ -112,7 +108,7 @@ LESSON = Lesson(
             ),
             Wrong(
                 "no softmax",
-                lambda q, k, v: _scores(q, k) @ v,
+                {"softmax": ""},
                 "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V, and grow with the scores ({got} instead of "
                 "{want}).",
                 furthest,
@@ -127,26 +123,26 @@ LESSON = Lesson(
             ),
             Wrong(
                 "over queries",
-                lambda q, k, v: softmax(_scores(q, k).T).T @ v,
+                {"q @ k.T": "k @ q.T", "weights, v": "weights.T, v"},
                 "your softmax runs over the queries: each column adds up to 1, not each row. It must run over the "
                 "keys, the last axis.",
                 mistake="X1",
             ),
             Wrong(
                 "keys for values",
-                lambda q, k, v: softmax(_scores(q, k)) @ k,
+                {"weights, v": "weights, k"},
                 "the weights are multiplied with k. Keys are for finding, values for taking home: weights @ v.",
                 mistake="P1",
             ),
             Wrong(
                 "only weights",
-                lambda q, k, v: softmax(_scores(q, k)),
+                {"weighted_sum(weights, v)": "weights"},
                 "these are the weights, {shape}. One step is left: times v.",
                 shapes,
             ),
             Wrong(
                 "softmax of output",
-                lambda q, k, v: softmax(_scores(q, k) @ v),
+                {"softmax": "", "return weighted_sum(weights, v)": "return softmax(weighted_sum(weights, v))"},
                 "you took the softmax after multiplying with v. It belongs on the scores: softmax(Q·Kᵀ/√d), then "
                 "times v.",
             ),
