@@ -3,71 +3,33 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ...attention.masks import Mask
-from ...attention.oracle import Array, steps
+from ...attention.oracle import Array
 from ...i18n import Message
-from ..fixed_weights import drawn, filled, matrix
-from ..lesson import Answer, Lesson, Question, Wrong
+from ..lesson import Lesson, Wrong
+from ..module_questions import attention, layer_norm, linear, module_question, tensors
 from ..questions import furthest
 
-RNG = np.random.default_rng(17)
+_x = tensors(17, 1.5, 0.5)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
 PADDED = torch.tensor([[1, 1, 1], [1, 1, 0], [1, 0, 0]], dtype=torch.bool)[:, None, None]
-
-
-def _x(*shape: int) -> Tensor:
-    return torch.from_numpy(RNG.normal(size=shape) * 1.5 + 0.5)
-
-
-LAYERS: list[tuple[int, int, int, Tensor, Tensor | None]] = [
-    (12, 3, 20, _x(2, 5, 12), None),
-    (8, 4, 8, _x(1, 3, 8), None),
-    (6, 2, 24, _x(2, 5, 6), CAUSAL),
-    (10, 5, 7, _x(3, 3, 10), PADDED),
-    (4, 1, 9, _x(2, 1, 4), None),
+LAYERS = [
+    ((12, 3, 20), _x(2, 5, 12), None),
+    ((8, 4, 8), _x(1, 3, 8), None),
+    ((6, 2, 24), _x(2, 5, 6), CAUSAL),
+    ((10, 5, 7), _x(3, 3, 10), PADDED),
+    ((4, 1, 9), _x(2, 1, 4), None),
 ]
 
 
-def layer_norm(x: Array, name: str) -> Array:
-    """As nn.LayerNorm has it, with the numbers drawn for that name."""
-    centred = x - x.mean(-1, keepdims=True)
-    even = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
-    width = x.shape[-1]
-    return even * drawn(f"{name}.weight", width).numpy() + drawn(f"{name}.bias", width).numpy()
-
-
-def attention(x: Array, n_head: int, name: str, mask: Mask | NDArray[np.bool_] | None = None) -> Array:
-    """Multi-head attention by `steps`, with the matrices drawn for that name."""
-    width = x.shape[-1]
-    q, k, v, out = (matrix(f"{name}{part}", width, width) for part in ("q", "k", "v", "out"))
-    return steps(x, w_q=q, w_k=k, w_v=v, w_o=out, n_head=n_head, mask=mask).output
-
-
-def linear(x: Array, name: str, columns: int) -> Array:
-    """As nn.Linear with its bias."""
-    return x @ matrix(name, x.shape[-1], columns) + drawn(f"{name}.bias", columns).numpy()
-
-
-def _layer(width: int, n_head: int, hidden: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Answer) -> object:
-        made = filled(answer.EncoderLayer(width, n_head, hidden))
-        return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
-
-    def right() -> Array:
-        n = x.shape[1]
-        allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, n, n))
-        between = x.numpy() + attention(layer_norm(x.numpy(), "norm1"), n_head, "attention.", allowed)
-        wide = np.maximum(linear(layer_norm(between, "norm2"), "up", hidden), 0)
-        return between + linear(wide, "down", width)
-
-    shown = f"EncoderLayer({width}, {n_head}, {hidden})(x), x {tuple(x.shape)}"
-    return Question("EncoderLayer", shown + ("" if mask is None else f", mask {tuple(mask.shape)}"), ask, right)
+def right(x: Array, mask: NDArray[np.bool_] | None, width: int, n_head: int, hidden: int) -> Array:
+    between = x + attention(layer_norm(x, "norm1"), n_head, "attention.", mask)
+    wide = np.maximum(linear(layer_norm(between, "norm2"), "up", hidden), 0)
+    return between + linear(wide, "down", width)
 
 
 LESSON = Lesson(
-    questions=[_layer(*given) for given in LAYERS],
+    questions=[module_question("EncoderLayer", right, *given) for given in LAYERS],
     wrongs={
         "EncoderLayer": [
             Wrong(

@@ -2,29 +2,24 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
-from ..fixed_weights import filled, matrix
-from ..lesson import Answer, Lesson, Question, Wrong
+from ..lesson import Lesson, Wrong
+from ..module_questions import matrix, module_question, tensors
 from ..questions import calls, furthest, shapes
 
-RNG = np.random.default_rng(15)
-
-
-def _x(*shape: int) -> Tensor:
-    return torch.from_numpy(RNG.normal(size=shape) * 1.5)
-
-
+_x = tensors(15, 1.5)
 SPREADS = [(_x(1, 2, 3, 4), 6), (_x(2, 3, 2, 5), 6), (_x(3, 1, 4, 2), 4), (_x(2, 4, 3, 3), 4)]
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
-MODULES: list[tuple[int, int, int, Tensor, Tensor | None]] = [
-    (12, 6, 2, _x(2, 5, 12), None),
-    (24, 6, 3, _x(1, 4, 24), None),
-    (12, 4, 2, _x(3, 5, 12), CAUSAL),
-    (8, 4, 1, _x(2, 3, 8), None),
-    (10, 2, 2, _x(2, 3, 10), None),
+MODULES = [
+    ((12, 6, 2), _x(2, 5, 12), None),
+    ((24, 6, 3), _x(1, 4, 24), None),
+    ((12, 4, 2), _x(3, 5, 12), CAUSAL),
+    ((8, 4, 1), _x(2, 3, 8), None),
+    ((10, 2, 2), _x(2, 3, 10), None),
 ]
 
 
@@ -33,28 +28,19 @@ def right_spread(x: Tensor, n_head: int) -> Array:
     return np.stack([x[:, h // shared].numpy() for h in range(n_head)], axis=1)
 
 
-def _module(width: int, n_head: int, n_kv_head: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Answer) -> object:
-        made = filled(answer.GroupedQueryAttention(width, n_head, n_kv_head))
-        return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
-
-    def right() -> Array:
-        wide = width // n_head
-        q, k, v = (
-            (x.numpy() @ matrix(name, width, heads * wide)).reshape(*x.shape[:2], heads, wide).swapaxes(1, 2)
-            for name, heads in (("q", n_head), ("k", n_kv_head), ("v", n_kv_head))
-        )
-        allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, x.shape[1], x.shape[1]))
-        return from_qkv(q, k, v, allowed).output @ matrix("out", n_head * wide, width)
-
-    shown = f"GroupedQueryAttention({width}, {n_head}, {n_kv_head})(x), x {tuple(x.shape)}"
-    return Question("GroupedQueryAttention", shown + ("" if mask is None else ", mask (5, 5)"), ask, right)
+def right(x: Array, mask: NDArray[np.bool_] | None, width: int, n_head: int, n_kv_head: int) -> Array:
+    wide = width // n_head
+    q, k, v = (
+        (x @ matrix(name, width, heads * wide)).reshape(*x.shape[:2], heads, wide).swapaxes(1, 2)
+        for name, heads in (("q", n_head), ("k", n_kv_head), ("v", n_kv_head))
+    )
+    return from_qkv(q, k, v, mask).output @ matrix("out", n_head * wide, width)
 
 
 LESSON = Lesson(
     questions=[
         *(calls("spread", right_spread, *given, names="x n_head") for given in SPREADS),
-        *(_module(*given) for given in MODULES),
+        *(module_question("GroupedQueryAttention", right, *given) for given in MODULES),
     ],
     wrongs={
         "spread": [

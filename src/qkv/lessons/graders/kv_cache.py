@@ -1,23 +1,22 @@
 """The same text in chunks of different sizes, against all of it at once, computed by `steps`."""
 
-import numpy as np
 import torch
 
 from ...attention import masks
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
-from ..fixed_weights import filled, matrix
 from ..lesson import Answer, Lesson, Question, Wrong
+from ..module_questions import filled, matrix, tensors
 from ..questions import furthest, pair
 from .rotary import right as turned
 
-RNG = np.random.default_rng(16)
+_x = tensors(16, 1.5)
 CHUNKS = [[5], [1, 1, 1, 1], [4, 1, 1], [2, 3], [3, 2, 1]]
 
 
 def _chunked(chunks: list[int], batch: int, width: int, n_head: int) -> Question:
     n = sum(chunks)
-    x = torch.from_numpy(RNG.normal(size=(batch, n, width)) * 1.5)
+    x = _x(batch, n, width)
 
     def ask(answer: Answer) -> object:
         made, cache, parts = filled(answer.CachedAttention(width, n_head)), None, []

@@ -2,30 +2,25 @@
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from ...attention.oracle import Array, steps
+from ...attention.oracle import Array
 from ...i18n import Message
-from ..fixed_weights import filled, matrix
-from ..lesson import Answer, Lesson, Question, Wrong
+from ..lesson import Lesson, Wrong
+from ..module_questions import attention, module_question, tensors
 from ..questions import calls, furthest, shapes
 
-RNG = np.random.default_rng(12)
-
-
-def _x(*shape: int) -> Tensor:
-    return torch.from_numpy(RNG.normal(size=shape) * 1.5)
-
-
+_x = tensors(12, 1.5)
 MERGES = [_x(2, 4, 3, 2), _x(1, 2, 5, 3), _x(3, 3, 3, 3), _x(2, 1, 4, 5)]
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
 PADDED = torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)[:, None, None]
-MODULES: list[tuple[int, int, Tensor, Tensor | None]] = [
-    (12, 3, _x(2, 5, 12), None),
-    (8, 4, _x(3, 3, 8), None),
-    (12, 2, _x(2, 5, 12), CAUSAL),
-    (6, 3, _x(3, 4, 6), PADDED),
-    (6, 1, _x(1, 2, 6), None),
+MODULES = [
+    ((12, 3), _x(2, 5, 12), None),
+    ((8, 4), _x(3, 3, 8), None),
+    ((12, 2), _x(2, 5, 12), CAUSAL),
+    ((6, 3), _x(3, 4, 6), PADDED),
+    ((6, 1), _x(1, 2, 6), None),
 ]
 
 
@@ -33,26 +28,14 @@ def right_merge(heads: Tensor) -> Array:
     return np.concatenate([heads[:, h].numpy() for h in range(heads.shape[1])], axis=-1)
 
 
-def _module(width: int, n_head: int, x: Tensor, mask: Tensor | None) -> Question:
-    def ask(answer: Answer) -> object:
-        made = filled(answer.MultiHeadAttention(width, n_head))
-        return made(x.clone()) if mask is None else made(x.clone(), mask.clone())
-
-    def right() -> Array:
-        q, k, v, out = (matrix(name, width, width) for name in ("q", "k", "v", "out"))
-        n = x.shape[1]
-        allowed = None if mask is None else np.broadcast_to(mask.numpy(), (len(x), n_head, n, n))
-        return steps(x.numpy(), w_q=q, w_k=k, w_v=v, w_o=out, n_head=n_head, mask=allowed).output
-
-    shown = f"MultiHeadAttention({width}, {n_head})(x), x {tuple(x.shape)}"
-    shown += "" if mask is None else f", mask {tuple(mask.shape)}"
-    return Question("MultiHeadAttention", shown, ask, right)
+def right(x: Array, mask: NDArray[np.bool_] | None, width: int, n_head: int) -> Array:
+    return attention(x, n_head, "", mask)
 
 
 LESSON = Lesson(
     questions=[
         *(calls("merge", right_merge, heads, names="heads") for heads in MERGES),
-        *(_module(*given) for given in MODULES),
+        *(module_question("MultiHeadAttention", right, *given) for given in MODULES),
     ],
     wrongs={
         "merge": [

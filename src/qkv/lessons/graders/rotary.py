@@ -7,21 +7,16 @@ from torch import Tensor
 from ...attention.oracle import Array
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
+from ..module_questions import tensors
 from ..questions import calls, furthest
 
-RNG = np.random.default_rng(14)
-
-
-def _given(places: list[int], *shape: int) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(RNG.normal(size=shape)), torch.tensor(places)
-
-
+_x = tensors(14)
 GIVEN = [
-    _given([0, 1, 2], 2, 4, 3, 6),
-    _given([5, 6, 7, 8], 1, 2, 4, 8),
-    _given([0, 3, 9], 1, 3, 3, 4),
-    _given([0], 2, 1, 1, 2),
-    _given([100, 7], 3, 2, 2, 10),
+    (_x(2, 4, 3, 6), torch.tensor([0, 1, 2])),
+    (_x(1, 2, 4, 8), torch.tensor([5, 6, 7, 8])),
+    (_x(1, 3, 3, 4), torch.tensor([0, 3, 9])),
+    (_x(2, 1, 1, 2), torch.tensor([0])),
+    (_x(3, 2, 2, 10), torch.tensor([100, 7])),
 ]
 
 

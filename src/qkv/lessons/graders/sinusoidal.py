@@ -1,17 +1,15 @@
 """The table against `attention.oracle.sinusoid`."""
 
-import numpy as np
-import torch
-
 from ...attention.oracle import sinusoid as right
 from ...i18n import Message
 from ..exercises import sinusoidal as solved
 from ..lesson import Lesson, Wrong
+from ..module_questions import tensors
 from ..questions import calls, furthest
 
-RNG = np.random.default_rng(13)
+_x = tensors(13)
 SIZES = [(3, 4), (7, 6), (1, 2), (50, 16), (4, 5)]
-WORDS = [torch.from_numpy(RNG.normal(size=shape)) for shape in ((2, 3, 4), (3, 3, 6), (1, 5, 8))]
+WORDS = [_x(2, 3, 4), _x(3, 3, 6), _x(1, 5, 8)]
 
 LESSON = Lesson(
     questions=[

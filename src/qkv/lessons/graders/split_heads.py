@@ -1,21 +1,15 @@
 """Cutting into heads, and the weights of each."""
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
+from ..module_questions import tensors
 from ..questions import calls, furthest, shapes, sums
 
-RNG = np.random.default_rng(11)
-
-
-def _x(*shape: int) -> Tensor:
-    return torch.from_numpy(RNG.normal(size=shape) * 2)
-
-
+_x = tensors(11, 2)
 SPLITS = [(_x(2, 3, 8), 4), (_x(1, 5, 6), 2), (_x(3, 4, 4), 4), (_x(2, 2, 9), 3), (_x(2, 3, 5), 1)]
 PAIRS = [
     (_x(2, 3, 8), _x(2, 5, 8), 4),
