@@ -6,6 +6,7 @@ The wrong answers that people give are code too, so the same numbers on every qu
 import ast
 import traceback
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..attention.oracle import Array
 from ..i18n import Message, _
 from .lesson import Answer, Lesson, Question, Wrong, wrong_answer
 from .outcome import Changed, Hole, InvalidAnswer, Outcome, ask
+from .questions import named
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def diagnose(submission: Submission, question: Question, got: Outcome, want: Arr
         return [asked, stop, *_doctor(submission)], ""
     assert got.value is not None  # it would be "none" above
     if match:
-        hint = Message(match.sentence, **match.shows(got.value, want))
+        shows = match.shows or partial(named, match.sentence)
+        hint = Message(match.sentence, **shows(got.value, want))
         return [asked, hint, *catalogue(match.mistake)], match.id
     return [asked, *difference(got.value, want, question.tolerance), *_doctor(submission)], ""
 

@@ -149,11 +149,6 @@ def in_one_language(text: str, lang: str) -> str:
     return "".join(lines)
 
 
-def nothing(got: Array, want: Array) -> dict[str, object]:
-    """A hint that needs no numbers."""
-    return {}
-
-
 @dataclass(frozen=True)
 class Wrong:
     """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it.
@@ -164,9 +159,8 @@ class Wrong:
     id: str
     code: object
     sentence: str  # that says what is wrong, in English
-    shows: Callable[[Array, Array], dict[str, object]] = (
-        nothing  # (theirs, the right ones) → numbers that the hint names
-    )
+    # (theirs, the right ones) → numbers that the sentence names, where they are others than questions.named gives
+    shows: Callable[[Array, Array], dict[str, object]] | None = None
     mistake: str = ""  # its id in the doctor's catalogue, where it is one of those
 
     @property

@@ -87,18 +87,28 @@ def row(values: Iterable[float]) -> str:
     return "[" + ", ".join(f"{float(value):.4g}" for value in values) + "]"
 
 
-def furthest(got: Array, want: Array) -> dict[str, object]:
-    """For a hint: the number that is furthest off, and the right one."""
-    at = 0 if got.shape != want.shape else int(np.nan_to_num(np.abs(got - want), nan=np.inf).argmax())
-    return {"got": float(got.flat[at]), "want": float(want.flat[at])}
+def named(sentence: str, got: Array, want: Array) -> dict[str, object]:
+    """For a hint: the numbers that its sentence names.
+
+    {got} and {want} are the number that is furthest off, and the right one; {shape} and {right} the shape that came, and
+    the right one; {sum} is the sum of the row that is furthest from 1.
+    """
+    return {name: number(got, want) for name, number in NUMBERS.items() if f"{{{name}}}" in sentence}
 
 
-def shapes(got: Array, want: Array) -> dict[str, object]:
-    """For a hint: the shape that came, and the right one."""
-    return {"shape": got.shape, "right": want.shape}
+def _furthest(got: Array, want: Array) -> int:
+    return 0 if got.shape != want.shape else int(np.nan_to_num(np.abs(got - want), nan=np.inf).argmax())
 
 
-def sums(got: Array, want: Array) -> dict[str, object]:
-    """For a hint: the sum of the row that is furthest from 1."""
+def _sum(got: Array, want: Array) -> float:
     rows = np.nan_to_num(got.sum(-1), nan=0.0)
-    return {"sum": float(rows.flat[np.abs(rows - 1).argmax()])}
+    return float(rows.flat[np.abs(rows - 1).argmax()])
+
+
+NUMBERS: dict[str, Callable[[Array, Array], object]] = {
+    "got": lambda got, want: float(got.flat[_furthest(got, want)]),
+    "want": lambda got, want: float(want.flat[_furthest(got, want)]),
+    "shape": lambda got, want: got.shape,
+    "right": lambda got, want: want.shape,
+    "sum": _sum,
+}

@@ -6,7 +6,7 @@ from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest
+from ..questions import calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(9)
@@ -99,7 +99,6 @@ LESSON = Lesson(
                 lambda x: right_softmax(np.maximum(x, -1e9)),
                 "a row that may see nothing gets equal shares of everything hidden ({got} each): the largest finite "
                 "number instead of −inf does that. It must give 0.",
-                furthest,
                 mistake="M18",
             ),
             Wrong(
@@ -149,7 +148,6 @@ LESSON = Lesson(
                 {"-np.inf": "-1e9"},
                 "rows that see nothing get the mean of everything hidden ({got}), because −1e9 is the same for all. "
                 "Fill with −inf, and safe_softmax gives 0.",
-                furthest,
                 mistake="M18",
             ),
         ],

@@ -6,7 +6,7 @@ from ...attention import masks
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..lesson import Answer, Lesson, Question, Wrong
-from ..questions import MASK_WRONG_WAY, calls, furthest
+from ..questions import MASK_WRONG_WAY, calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -118,7 +118,6 @@ LESSON = Lesson(
                 {"np.where(mask, scores, -np.inf)": "scores * mask"},
                 "your hidden scores are 0 (times the mask, or filled with 0 or −1e-9), and e⁰ = 1: they still get a "
                 "share ({got} instead of {want}). They must become −inf.",
-                furthest,
                 mistake="M8",
             ),
             Wrong(
@@ -133,7 +132,6 @@ LESSON = Lesson(
                 {"softmax(np.where(mask, scores, -np.inf))": "(softmax(scores) * mask)"},
                 "you mask after the softmax: the hidden words have taken their share already, and your rows no longer "
                 "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax.",
-                furthest,
                 mistake="X7",
             ),
             Wrong(
@@ -148,7 +146,6 @@ LESSON = Lesson(
                 {"-np.inf": "-10.0"},
                 "hidden scores become −10. Where real scores are as low, the hidden ones shine through ({got} instead "
                 "of {want}). Use −np.inf.",
-                furthest,
                 mistake="M19",
             ),
             Wrong(

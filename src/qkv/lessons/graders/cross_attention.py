@@ -5,7 +5,7 @@ import numpy as np
 from ...attention.oracle import steps
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import calls, shapes
+from ..questions import calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(10)
@@ -46,14 +46,12 @@ LESSON = Lesson(
                 {"x @": "memory @"},
                 "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
                 "which gives {right}.",
-                shapes,
             ),
             Wrong(
                 "roles swapped",
                 {"x @": "memory @", "memory @": "x @", "words[None, :]": "True"},
                 "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
                 "= x @ w_q.",
-                shapes,
                 mistake="C5",
             ),
             Wrong(

@@ -5,7 +5,7 @@ import numpy as np
 from ...i18n import Message
 from ...mixers.reference import Array, delta
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest
+from ..questions import calls
 
 RNG = np.random.default_rng(21)
 
@@ -60,7 +60,6 @@ LESSON = Lesson(
                 "no share",
                 {"beta * ": ""},
                 "β isn't used: everything is overwritten whole ({got} instead of {want}).",
-                furthest,
                 mistake="L5",
             ),
             Wrong(
@@ -162,7 +161,6 @@ LESSON = Lesson(
                 "twice",
                 {"gamma[i]": "gamma[i] ** 2"},
                 "the state fades twice at every word ({got} instead of {want}).",
-                furthest,
                 mistake="L4",
             ),
             Wrong(

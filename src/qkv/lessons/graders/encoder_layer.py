@@ -8,7 +8,6 @@ from ...attention.oracle import Array
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
 from ..module_questions import attention, layer_norm, linear, module_question, tensors
-from ..questions import furthest
 
 _x = tensors(17, 1.5, 0.5)
 CAUSAL = torch.ones(5, 5, dtype=torch.bool).tril()
@@ -84,7 +83,6 @@ LESSON = Lesson(
                 "no norms",
                 {"self.norm1(x)": "x", "self.norm2(x)": "x"},
                 "neither norm is used ({got} instead of {want}).",
-                furthest,
                 mistake="T6",
             ),
             Wrong(

@@ -9,7 +9,7 @@ from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
 from ..module_questions import matrix, module_question, tensors
-from ..questions import calls, furthest, shapes
+from ..questions import calls
 
 _x = tensors(15, 1.5)
 SPREADS = [(_x(1, 2, 3, 4), 6), (_x(2, 3, 2, 5), 6), (_x(3, 1, 4, 2), 4), (_x(2, 4, 3, 3), 4)]
@@ -65,15 +65,13 @@ LESSON = Lesson(
                 "on words",
                 lambda x, n_head: x.repeat_interleave(n_head // x.shape[1], dim=2),
                 "you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}.",
-                shapes,
             ),
             Wrong(
                 "heads times",
                 lambda x, n_head: x.repeat_interleave(n_head, dim=1),
                 "you have {shape}: each head is repeated n_head times. H // G times makes {right}.",
-                shapes,
             ),
-            Wrong("unchanged", lambda x, n_head: x, "nothing was repeated: {shape}, and {right} is right.", shapes),
+            Wrong("unchanged", lambda x, n_head: x, "nothing was repeated: {shape}, and {right} is right."),
         ],
         "GroupedQueryAttention": [
             Wrong(
@@ -100,7 +98,6 @@ LESSON = Lesson(
                 "by width",
                 {"q.shape[-1]": "x.shape[-1]"},
                 "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
-                furthest,
                 mistake="S3",
             ),
             Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't divided by √D.", mistake="S2"),

@@ -7,7 +7,7 @@ from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..module_questions import filled, matrix, tensors
-from ..questions import furthest, pair
+from ..questions import pair
 from .rotary import right as turned
 
 _x = tensors(16, 1.5)
@@ -125,14 +125,12 @@ LESSON = Lesson(
                 "by width",
                 {"q.shape[-1]": "x.shape[-1]"},
                 "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
-                furthest,
                 mistake="S3",
             ),
             Wrong(
                 "unscaled",
                 {" / q.shape[-1] ** 0.5": ""},
                 "the scores aren't divided by √D ({got} instead of {want}).",
-                furthest,
                 mistake="S2",
             ),
         ],

@@ -8,7 +8,7 @@ from ...attention.oracle import softmax
 from ...i18n import Message
 from ...mixers.reference import Array, Mixed, linear
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest
+from ..questions import calls
 
 RNG = np.random.default_rng(19)
 SIZES = [
@@ -73,7 +73,6 @@ LESSON = Lesson(
                 lambda q, k, v: softmax(np.where(np.tri(len(q), dtype=bool), q @ k.T, -np.inf)) @ v,
                 "there is still a softmax ({got} instead of {want}). With it the sum over the words can't be made before "
                 "the query is known, and there is no recurrence. Take the scores as they are.",
-                furthest,
             ),
             Wrong(
                 "scaled",
@@ -108,7 +107,6 @@ LESSON = Lesson(
                 {"np.tril(q @ k.T)": "np.tril(q @ k.T) / np.tril(q @ k.T).sum(-1, keepdims=True)"},
                 "you divide each row by its sum. Scores may be negative, so that sum may be near 0: here nothing is "
                 "divided ({got} instead of {want}).",
-                furthest,
             ),
         ],
         "recurrent": [

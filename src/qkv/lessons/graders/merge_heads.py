@@ -9,7 +9,7 @@ from ...attention.oracle import Array
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
 from ..module_questions import attention, module_question, tensors
-from ..questions import calls, furthest, shapes
+from ..questions import calls
 
 _x = tensors(12, 1.5)
 MERGES = [_x(2, 4, 3, 2), _x(1, 2, 5, 3), _x(3, 3, 3, 3), _x(2, 1, 4, 5)]
@@ -56,21 +56,18 @@ LESSON = Lesson(
                 "averaged",
                 lambda heads: heads.mean(1),
                 "you averaged the heads, {shape}. They are put side by side: {right}.",
-                shapes,
                 mistake="H11",
             ),
             Wrong(
                 "summed",
                 lambda heads: heads.sum(1),
                 "you added the heads up, {shape}. They are put side by side: {right}.",
-                shapes,
                 mistake="H11",
             ),
             Wrong(
                 "only turned",
                 lambda heads: heads.transpose(1, 2),
                 "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
-                shapes,
             ),
             Wrong(
                 "view",
@@ -93,14 +90,12 @@ LESSON = Lesson(
                 {"q.shape[-1]": "x.shape[-1]"},
                 "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, "
                 "the width of a head.",
-                furthest,
                 mistake="S3",
             ),
             Wrong(
                 "unscaled",
                 {" / q.shape[-1] ** 0.5": ""},
                 "the scores aren't divided by √D ({got} instead of {want}).",
-                furthest,
                 mistake="S2",
             ),
             Wrong(

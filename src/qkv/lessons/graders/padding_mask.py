@@ -6,7 +6,7 @@ from ...attention import masks
 from ...attention.oracle import from_qkv
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import MASK_WRONG_WAY, calls, furthest, shapes
+from ..questions import MASK_WRONG_WAY, calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(8)
@@ -59,14 +59,12 @@ LESSON = Lesson(
                 lambda lengths, m: np.arange(m) < lengths[:, None],
                 "your mask is {shape}; NumPy would line it up with queries and keys, and sentence 0's padding would "
                 "hide query 0's keys. An axis of 1 for the queries makes it {right}: [:, None, :].",
-                shapes,
             ),
             Wrong(
                 "queries",
                 lambda lengths, m: (np.arange(m) < lengths[:, None])[:, :, None],
                 "your mask is {shape}: the words stand on the axis of the queries, so padded queries would be hidden "
                 "and padded keys attended to. It has to be {right}.",
-                shapes,
                 mistake="M11",
             ),
             Wrong(
@@ -93,7 +91,6 @@ LESSON = Lesson(
                 {"np.where(mask, scores, -np.inf)": "scores * mask"},
                 "the scores of the padding are 0 (you set its keys to 0, or multiplied by the mask), and e⁰ = 1 is a "
                 "share like any other ({got} instead of {want}). They must be −inf: np.where(mask, scores, −np.inf).",
-                furthest,
                 mistake="M8",
             ),
             Wrong(
@@ -101,7 +98,6 @@ LESSON = Lesson(
                 {"np.where(mask, scores, -np.inf)": "scores", "@ v": "@ (v * mask.swapaxes(-1, -2))"},
                 "you set the padded values to 0. They add nothing, but their weights are still taken from the words: "
                 "the outputs are too small ({got} instead of {want}). Hide the scores instead.",
-                furthest,
             ),
             *(
                 Wrong(

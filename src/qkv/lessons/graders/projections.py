@@ -5,7 +5,7 @@ import numpy as np
 from ...attention.oracle import Array, softmax, steps
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest
+from ..questions import calls
 
 RNG = np.random.default_rng(6)
 
@@ -80,7 +80,6 @@ LESSON = Lesson(
                 lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, x.shape[-1] ** 0.5),
                 "you scale by √C, the width of x ({got} instead of {want}). The dot products run over the width of q: "
                 "d = w_q.shape[1].",
-                furthest,
                 mistake="S4",
             ),
             Wrong(
@@ -88,14 +87,12 @@ LESSON = Lesson(
                 lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, 1.0),
                 "your numbers are those without the scale ({got} instead of {want}): divide the scores by √d, or use "
                 "`attention`, which does.",
-                furthest,
                 mistake="S2",
             ),
             Wrong(
                 "twice scaled",
                 lambda x, w_q, w_k, w_v: _with_scale(x, w_q, w_k, w_v, float(w_q.shape[-1])),
                 "your scores are divided by √d twice, which is d: `attention` scales already ({got} instead of {want}).",
-                furthest,
             ),
         ],
     },

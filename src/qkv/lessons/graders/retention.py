@@ -7,7 +7,7 @@ from ...mixers.reference import Array, linear
 from ...mixers.reference import retention as reference
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..outcome import InvalidAnswer
-from ..questions import calls, furthest
+from ..questions import calls
 
 RNG = np.random.default_rng(20)
 FADES = [(3, 0.5), (5, 0.9), (1, 0.25), (4, 0.7)]
@@ -87,7 +87,6 @@ LESSON = Lesson(
                 lambda n, gamma: gamma ** (np.arange(n)[:, None] - np.arange(n)),
                 "after the diagonal i − j is negative, and γ to a negative power is above 1 ({got} instead of {want}): the "
                 "future counts most of all. Set it to 0.",
-                furthest,
             ),
             Wrong(
                 "one more",

@@ -8,7 +8,7 @@ from ...attention.oracle import Array
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
 from ..module_questions import tensors
-from ..questions import calls, furthest
+from ..questions import calls
 
 _x = tensors(14)
 GIVEN = [
@@ -75,7 +75,6 @@ LESSON = Lesson(
                 {" * 2": ""},
                 "your exponent is i/D; 2i/D is right: over the D/2 pairs it runs from 0 to nearly 1 ({got} instead of "
                 "{want}).",
-                furthest,
             ),
             Wrong(
                 "doubled",

@@ -6,7 +6,7 @@ from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import scaling as solved
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest
+from ..questions import calls
 
 RNG = np.random.default_rng(3)
 SIZES = [(1, 2, 4), (3, 5, 6), (7, 8, 64), (2, 3, 1)]
@@ -32,7 +32,6 @@ LESSON = Lesson(
                 "unscaled",
                 lambda q, k: q @ k.T,
                 "your scores aren't scaled: {got}, and {want} is right. Divide by √d, d = q.shape[-1].",
-                furthest,
                 mistake="S2",
             ),
             Wrong(
@@ -40,14 +39,12 @@ LESSON = Lesson(
                 lambda q, k: q @ k.T / q.shape[-1],
                 "you divided by d instead of √d (or by √d twice, which is the same): {got}, and {want} is right. The "
                 "variance of a score is d, its spread √d.",
-                furthest,
             ),
             Wrong(
                 "times root",
                 lambda q, k: q @ k.T * np.sqrt(q.shape[-1]),
                 "your scores are d times too large: {got}, and {want} is right. You multiply by √d (or divide by "
                 "d**-0.5, which is the same). Divide by √d.",
-                furthest,
                 mistake="S1",
             ),
             Wrong(
@@ -86,7 +83,6 @@ LESSON = Lesson(
                 {"softmax(scaled_scores(q, k))": "softmax(q @ k.T) / np.sqrt(q.shape[-1])"},
                 "you took the softmax first and divided by √d afterwards: {got} instead of {want}. The weights then "
                 "no longer add up to 1. Scale the scores, then take the softmax.",
-                furthest,
                 mistake="S6",
             ),
             Wrong(
@@ -105,7 +101,6 @@ LESSON = Lesson(
                 {"softmax": ""},
                 "{got} is no weight: those lie between 0 and 1. You took the maximum of the scores; the softmax comes "
                 "first.",
-                furthest,
             ),
             Wrong(
                 "same twice",
@@ -117,7 +112,6 @@ LESSON = Lesson(
                 {"softmax(scaled_scores(q, k))": "softmax(scaled_scores(q, k) / np.sqrt(q.shape[-1]))"},
                 "the first number is right; for the second the scores are divided by √d twice ({got} instead of "
                 "{want}). scaled_scores(q, k) has done it already: only the softmax is left.",
-                furthest,
             ),
             Wrong(
                 "one scale more",

@@ -6,7 +6,7 @@ from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..exercises import scores as solved
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest, shapes
+from ..questions import calls
 
 RNG = np.random.default_rng(2)
 
@@ -45,7 +45,6 @@ LESSON = Lesson(
                 "other way",
                 lambda q, k: k @ q.T,
                 "your table is {shape}: rows are keys and columns queries. A row belongs to a query: Q·Kᵀ, not K·Qᵀ.",
-                shapes,
             ),
             Wrong(
                 "pairwise",
@@ -69,7 +68,6 @@ LESSON = Lesson(
                 "with itself",
                 lambda q, k: q @ q.T,
                 "your table is {shape}: q was multiplied with itself. The keys must be in it.",
-                shapes,
             ),
             Wrong(
                 "distances",
@@ -82,7 +80,6 @@ LESSON = Lesson(
                 lambda q, k: q @ k.T / np.sqrt(q.shape[-1]),
                 "your scores are divided by √d already ({got} instead of {want}). That comes in the next exercise; "
                 "here the plain dot product.",
-                furthest,
             ),
         ],
         "cosines": [
@@ -109,20 +106,17 @@ LESSON = Lesson(
                 "query only",
                 lambda q, k: q @ k.T / np.linalg.norm(q, axis=-1)[:, None],
                 "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k too.",
-                furthest,
             ),
             Wrong(
                 "key only",
                 lambda q, k: q @ k.T / np.linalg.norm(k, axis=-1),
                 "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q too.",
-                furthest,
             ),
             Wrong(
                 "angles",
                 lambda q, k: np.arccos(np.clip(solved.cosines(q, k), -1, 1)),
                 "these are the angles themselves, in radians ({got}). The cosine was asked for ({want}): leave arccos "
                 "out.",
-                furthest,
             ),
         ],
     },

@@ -5,7 +5,7 @@ from ...i18n import Message
 from ..exercises import sinusoidal as solved
 from ..lesson import Lesson, Wrong
 from ..module_questions import tensors
-from ..questions import calls, furthest
+from ..questions import calls
 
 _x = tensors(13)
 SIZES = [(3, 4), (7, 6), (1, 2), (50, 16), (4, 5)]
@@ -23,7 +23,6 @@ LESSON = Lesson(
                 {"even / width": "2 * even / width"},
                 "the exponent is doubled: torch.arange(0, width, 2) is 2i already, so 10000^(2·2i/C) slows down twice "
                 "as fast ({got} instead of {want}). Use it as it is: even / width.",
-                furthest,
                 mistake="R1",
             ),
             Wrong(
@@ -31,7 +30,6 @@ LESSON = Lesson(
                 {"even / width": "even / 2 / width"},
                 "the exponent is i/C where 2i/C is right ({got} instead of {want}): i counts pairs of columns, the "
                 "exponent needs 2i.",
-                furthest,
                 mistake="R1",
             ),
             Wrong(

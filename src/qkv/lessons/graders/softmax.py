@@ -6,7 +6,7 @@ from ...attention.oracle import Array
 from ...attention.oracle import softmax as right
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest, row, sums
+from ..questions import calls, row
 
 RNG = np.random.default_rng(4)
 HUGE = np.array([[1000.0, 999.0, 0.0], [3.0, 1.0, 2.0]])
@@ -54,21 +54,18 @@ LESSON = Lesson(
                 "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num "
                 "makes 0 of the NaN. That hides the fault and loses the row. Take the row's maximum off before "
                 "np.exp, and no NaN arises.",
-                sums,
             ),
             Wrong(
                 "over middle",
                 {"-1": "-2 if x.ndim > 1 else -1"},
                 "one of your rows adds up to {sum}: your columns add up to 1. You went over the axis before the last, "
                 "the queries; shares are taken over the keys, the last axis.",
-                sums,
             ),
             Wrong(
                 "over rows",
                 {"-1": "0"},
                 "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. Each row is on its own: "
                 "axis=-1.",
-                sums,
                 mistake="X1",
             ),
             Wrong(
@@ -76,14 +73,12 @@ LESSON = Lesson(
                 {"-1, keepdims=True": ""},
                 "the whole table adds up to 1, and a row only to {sum}: max() and sum() without an axis go over "
                 "everything. Give axis=-1.",
-                sums,
             ),
             Wrong(
                 "own max, all sum",
                 {"powers.sum(-1, keepdims=True)": "powers.sum()"},
                 "a row of yours adds up to {sum}: the maximum is each row's own, but sum() goes over everything. Give "
                 "it axis=-1, keepdims=True.",
-                sums,
             ),
             Wrong(
                 "axis one",
@@ -103,20 +98,17 @@ LESSON = Lesson(
                 "no sum",
                 {" / powers.sum(-1, keepdims=True)": ""},
                 "one of your rows adds up to {sum}: the powers are right, now divide by their sum along the row.",
-                sums,
             ),
             Wrong(
                 "by largest",
                 {" - x.max(-1, keepdims=True)": "", "powers.sum": "powers.max"},
                 "one of your rows adds up to {sum}: you divide by the largest power. Divide by the sum.",
-                sums,
             ),
             Wrong(
                 "no exp",
                 lambda x: x / x.sum(-1, keepdims=True),
                 "x divided by its sum gives {got} where {want} is right: the powers are missing. Shares must come "
                 "from np.exp(x), which is never negative.",
-                furthest,
             ),
             Wrong(
                 "shifted, no exp",
@@ -145,7 +137,6 @@ LESSON = Lesson(
                 },
                 "your numbers are negative: this is the logarithm of the softmax ({got}). The shares themselves are "
                 "asked for ({want}).",
-                furthest,
             ),
             Wrong(
                 "no keepdims",

@@ -7,7 +7,7 @@ from ...attention.oracle import Array, from_qkv
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
 from ..module_questions import tensors
-from ..questions import calls, furthest, shapes, sums
+from ..questions import calls
 
 _x = tensors(11, 2)
 SPLITS = [(_x(2, 3, 8), 4), (_x(1, 5, 6), 2), (_x(3, 4, 4), 4), (_x(2, 2, 9), 3), (_x(2, 3, 5), 1)]
@@ -48,7 +48,6 @@ LESSON = Lesson(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1),
                 "you have {shape}: cut rightly, but words are still in front of heads. transpose(1, 2) makes it "
                 "{right}.",
-                shapes,
             ),
             Wrong(
                 "strided",
@@ -60,26 +59,22 @@ LESSON = Lesson(
                 "turned wrong",
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(0, 2, 3, 1),
                 "you have {shape}; {right} is right: words and head width changed places. Only the axes 1 and 2 swap.",
-                shapes,
             ),
             Wrong(
                 "heads first",
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(2, 0, 1, 3),
                 "you have {shape}: the heads stand before the batch. The batch stays in front: {right}.",
-                shapes,
             ),
             Wrong(
                 "width is heads",
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], -1, n_head).transpose(1, 2),
                 "you have {shape}: n_head is how many heads there are, not how wide one is. Its width is C // n_head; "
                 "{right} is right.",
-                shapes,
             ),
             Wrong(
                 "joined",
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).transpose(1, 2).flatten(0, 1),
                 "you have {shape}: batch and heads became one axis. Keep them apart: {right}.",
-                shapes,
             ),
         ],
         "head_weights": [
@@ -88,7 +83,6 @@ LESSON = Lesson(
                 {"q.shape[-1]": "(n_head * q.shape[-1])"},
                 "you divide by √C, the width of the model ({got} instead of {want}): one of the commonest mistakes in "
                 "published code. After the split, d is the head's width, q.shape[-1] of the split q.",
-                furthest,
                 mistake="S3",
             ),
             Wrong(
@@ -103,21 +97,18 @@ LESSON = Lesson(
                 {"dim=-1": "dim=1"},
                 "a row of yours adds up to {sum}: the softmax runs over the heads (dim=1), which then share one 1 "
                 "between them. dim=-1, the keys.",
-                sums,
                 mistake="X3",
             ),
             Wrong(
                 "over queries",
                 {"dim=-1": "dim=-2"},
                 "a row of yours adds up to {sum}: the softmax runs over the queries (dim=-2). dim=-1, the keys.",
-                sums,
                 mistake="X1",
             ),
             Wrong(
                 "no softmax",
                 {"torch.softmax": "", ", dim=-1": ""},
                 "these are the scores, {got} for instance; the softmax is missing.",
-                furthest,
                 mistake="X6",
             ),
             Wrong(
@@ -131,7 +122,6 @@ LESSON = Lesson(
                 "unsplit",
                 {"split(q, n_head), split(k, n_head)": "q, k"},
                 "you have {shape}, one head: q and k were not split. {right} is right.",
-                shapes,
                 mistake="H4",
             ),
             Wrong(

@@ -16,7 +16,6 @@ from ...i18n import Message
 from ..lesson import Answer, Lesson, Question, Wrong
 from ..module_questions import attention, drawn, filled, layer_norm, linear, matrix
 from ..outcome import InvalidAnswer, ValueWithNote
-from ..questions import furthest
 
 STEPS = 150
 # Four seeds of the solution ended between 0.102 and 0.115; knowing only one character back can reach 1.10 at best.
@@ -211,7 +210,6 @@ LESSON = Lesson(
                 "by width",
                 {"q.shape[-1]": "x.shape[-1]"},
                 "the scale is √C ({got} instead of {want}); a head is D wide: √D.",
-                furthest,
                 mistake="S3",
             ),
             Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't divided by √D.", mistake="S2"),
@@ -261,7 +259,6 @@ LESSON = Lesson(
                 {"[:, :-1]": "", "[:, 1:]": ""},
                 "the targets aren't shifted: you ask for the character that is already there ({got} instead of "
                 "{want}). logits[:, :-1] against ids[:, 1:].",
-                furthest,
             ),
             Wrong(
                 "backwards",
@@ -273,7 +270,6 @@ LESSON = Lesson(
                 {"logits.": "torch.softmax(logits, -1)."},
                 "a softmax stands before the cross-entropy, which takes one itself: {got} instead of {want}, and it "
                 "would hardly learn. Give it the logits.",
-                furthest,
             ),
             Wrong(
                 "summed",

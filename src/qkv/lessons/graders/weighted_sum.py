@@ -5,7 +5,7 @@ import numpy as np
 from ...attention.oracle import Array, from_qkv, softmax
 from ...i18n import Message
 from ..lesson import Lesson, Wrong
-from ..questions import calls, furthest, shapes
+from ..questions import calls
 
 RNG = np.random.default_rng(5)
 MIXES = [
@@ -51,7 +51,6 @@ LESSON = Lesson(
                 lambda weights, v: weights @ v / len(v),
                 "your numbers are the right ones divided by the number of keys ({got} instead of {want}). The weights "
                 "add up to 1 already: their sum is a mean, nothing is left to divide.",
-                furthest,
             ),
             Wrong(
                 "strongest",
@@ -64,7 +63,6 @@ LESSON = Lesson(
                 lambda weights, v: v.T @ weights.T,
                 "your output is {shape}, turned over: the outputs stand in columns. Put the weights in front: weights "
                 "@ v is {right}.",
-                shapes,
             ),
             Wrong(
                 "elementwise",
@@ -79,14 +77,12 @@ LESSON = Lesson(
                 lambda q, k, v: softmax(q @ k.T) @ v,
                 "your numbers are those of attention without the scale ({got} instead of {want}): divide the scores "
                 "by √d before the softmax.",
-                furthest,
                 mistake="S2",
             ),
             Wrong(
                 "by d",
                 lambda q, k, v: softmax(q @ k.T / q.shape[-1]) @ v,
                 "your scores are divided by d, not by √d: the weights come out too even ({got} instead of {want}).",
-                furthest,
             ),
             Wrong(
                 "by value width",
@@ -111,7 +107,6 @@ LESSON = Lesson(
                 {"softmax": ""},
                 "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V, and grow with the scores ({got} instead of "
                 "{want}).",
-                furthest,
                 mistake="X6",
             ),
             Wrong(
@@ -119,7 +114,6 @@ LESSON = Lesson(
                 lambda q, k, v: softmax(q @ k.T) / np.sqrt(q.shape[-1]) @ v,
                 "you divide by √d after the softmax, so your outputs are too small ({got} instead of {want}) and too "
                 "sharp. Scale the scores first.",
-                furthest,
             ),
             Wrong(
                 "over queries",
@@ -138,7 +132,6 @@ LESSON = Lesson(
                 "only weights",
                 {"weighted_sum(weights, v)": "weights"},
                 "these are the weights, {shape}. One step is left: times v.",
-                shapes,
             ),
             Wrong(
                 "softmax of output",
