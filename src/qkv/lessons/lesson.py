@@ -153,7 +153,8 @@ def in_one_language(text: str, lang: str) -> str:
 class Wrong:
     """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it.
 
-    The code is that function or those numbers, or {part of the solution's text: what it has there}.
+    The code is that function or those numbers, or changes to what stands in the solution's hole: {part of its text: what
+    people write instead}.
     """
 
     id: str
