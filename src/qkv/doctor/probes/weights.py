@@ -219,11 +219,12 @@ def every_input_counts(case: Case) -> None:
         if np.array_equal(subject(other).output, base, equal_nan=True):
             deaf.append(r)
     names = {r: p for p, r in subject.roles.items()}
-    if "memory" in deaf and role(names["memory"]).startswith("memory"):
-        case.add("C1", parameter=names["memory"])
-    elif "memory" in deaf:  # taken for one because nothing else fitted
+    memory = names.get("memory", "")
+    if "memory" in deaf and (role(memory).startswith("memory") or memory in case.says.unused_arguments):
+        case.add("C1", parameter=memory)
+    elif "memory" in deaf:  # taken for one because nothing else fitted, and read for something else
         text = _("what {parameter} is for: another one doesn't change the output")
-        case.miss(f"argument {names['memory']}", text, parameter=names["memory"])
+        case.miss(f"argument {memory}", text, parameter=memory)
     elif deaf and deaf != ["x"]:
         unused = unused_weights(case) if isinstance(subject.owner, nn.Module) and subject.layout != "nc" else []
         case.add(
