@@ -288,3 +288,44 @@ class Normalised(nn.Module):
 def test_rows_that_are_divided_are_no_growing_state():
     report = check(Normalised)
     assert report.verdict != "wrong", report.findings
+
+
+class CopiedEncoder(nn.Module):
+    """torch.nn.TransformerEncoder copies the layer that it is given, and the one that is copied never runs."""
+
+    def __init__(self, d_model, nhead):
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(d_model, nhead, 32, batch_first=True)
+        self.layers = nn.TransformerEncoder(self.layer, 1)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def test_a_layer_that_is_only_copied_may_lie_idle():
+    assert check(CopiedEncoder).verdict == "right"
+
+
+CONFIGURED = """
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.heads, self.scale = config.n_head, config.scale
+        self.q, self.k, self.v, self.out = (nn.Linear(config.d_model, config.d_model) for _ in range(4))
+
+    def forward(self, x):
+        q, k, v = (f(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for f in (self.q, self.k, self.v))
+        scores = q @ k.transpose(-2, -1) / self.scale
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+"""
+
+
+def test_a_scale_that_the_configuration_gives_is_the_callers():
+    for code in (CONFIGURED, CONFIGURED.replace("/ self.scale", "* self.scale")):
+        source = parse(code)
+        report = check(source.load("Attention"), source=source, name="Attention")
+        assert report.verdict == "right", report.findings
+    source = parse(CONFIGURED.replace(" / self.scale", ""))
+    assert [each.id for each in check(source.load("Attention"), source=source, name="Attention").findings] == ["S2"]

@@ -170,3 +170,24 @@ def test_what_a_flag_leaves_unchecked_is_told_in_the_users_language(tmp_path):
     said = "".join(ended.stdout.split())
     assert "设odd=True时" in said and "notin({},None)" in said, ended.stdout
     assert "known form" not in ended.stdout and "{alone}" in said
+
+
+def test_attention_in_blocks_is_run_with_small_ones():
+    masking = """if mask is not None:
+            scores = scores.masked_fill(mask == 0, float("-inf"))
+        highest = torch.full_like(scores[..., :1], float("-inf"))
+        total, mixed = torch.zeros_like(highest), torch.zeros_like(q)
+        for start in range(0, k.shape[2], self.block_size_kv):
+            part = scores[..., start : start + self.block_size_kv]
+            higher = torch.maximum(highest, part.amax(-1, keepdim=True))
+            safe = {safe}
+            share, before = torch.exp(part - safe), torch.exp(highest - safe)
+            total = total * before + share.sum(-1, keepdim=True)
+            mixed = mixed * before + share @ v[:, :, start : start + self.block_size_kv]
+            highest = higher
+        return self.out((mixed / total).transpose(1, 2).reshape(*x.shape))"""
+    setup = "self.block_size_kv = block_size_kv"
+    for safe, left in (("torch.where(higher.isinf(), 0.0, higher)", []), ("higher", ["blocks"])):
+        text = layer("block_size_kv=64", setup, ", mask=None", masking=masking.replace("{safe}", safe))
+        report = checked(text.split("        b, _, n, _ = q.shape")[0], "Attention")
+        assert [each.id for each in report.unseen] == left, report

@@ -170,6 +170,11 @@ def why(error: BaseException, source: Source, name: str) -> Message:
     if isinstance(error, Problem):
         return Message(error.sentence, **error.values)
     line = line_of(error, source)
+    memory = isinstance(root, MemoryError) or "can't allocate memory" in told(root)
+    if line is None and memory:  # while its weights were copied
+        return Message(
+            "It takes more memory than a check may take: {error}\nMake it smaller: --args.", error=told(error)
+        )
     if line is None:
         return Message("The check itself failed, which is a mistake of qkv's: {error}", error=told(error))
     values = {"place": place(source, line), "code": source.line(line).strip()}
@@ -177,7 +182,7 @@ def why(error: BaseException, source: Source, name: str) -> Message:
         return Message(
             "It calls sys.exit ({place}):\n  {code}\nTake that out of what it runs, and check again.", **values
         )
-    if isinstance(root, MemoryError) or "can't allocate memory" in told(root):
+    if memory:
         return Message(
             "It asked for more memory than a check may take ({place}):\n  {code}\n{error}\nMake it smaller: --args.",
             error=told(root),

@@ -319,10 +319,13 @@ def _learned(case: Case, scale: float) -> bool:
 def _passed(case: Case, match: Match) -> bool:
     """Whether the scale that is wrong is one that we handed over, and that is used."""
     subject = case.subject
-    if not match.variant.ids or subject.watched_weights():
+    if not match.variant.ids:
         return False
-    if {"temperature", "scale"} & set(subject.chosen):
+    own = {"scale"} if subject.watched_weights() else {"temperature", "scale"}  # a scale may multiply or divide
+    if own & set(subject.chosen):
         return match.variant.ids != ("S2",)
+    if subject.watched_weights():
+        return False
     if _constructed(case, match.variant.form.scale if isinstance(match.variant.form.scale, float) else None):
         return True
     told = [p for p, r in subject.roles.items() if r == "scale" and isinstance(subject.fixed.get(p), float)]

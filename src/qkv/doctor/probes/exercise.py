@@ -36,6 +36,9 @@ ASLEEP = re.compile(r"(is_)?train(ing)?|deterministic|eval(uation)?", re.I)  # t
 HIDES = re.compile(
     r"(?=.*(mask|caus|triang|tril|triu|autoregress|look_?ahead))(?!.*(pad|_id\b)).*=True", re.I
 )  # a flag that hides keys
+BLOCK = re.compile(  # but block_size alone is a context, since nanoGPT
+    r"(?!block(_?size)?$)((q|kv?|v|query|key)_?)?(block|chunk|tile)(_?size)?(_?(q|kv?|v|m|n|query|key))?|b[rc]", re.I
+)
 SETS_UP = (
     "__init__",
     "reset_parameters",
@@ -52,6 +55,7 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
     if not isinstance(source, Source) or case.founds or case.says.library:
         return
     _masks_of_other_shapes(case, unrun(source, name))
+    _in_blocks(case)
     tried: set[str] = set()
     for _unused in range(MOST_FLIPPED):
         found = next(
@@ -107,6 +111,39 @@ def _masks_of_other_shapes(case: Case, blocks: list[coverage.CodeBlock]) -> None
                 parameter=parameter,
                 axes=axes,
             )
+
+
+def _in_blocks(case: Case) -> None:
+    """Attention that is computed in blocks is run with blocks of two keys, which gives the same with every mask."""
+    subject = case.subject
+    own = {name: size for name, size in vars(subject.owner or object).items() if type(size) is int and size > 2}
+    blocks = [name for name in own if BLOCK.fullmatch(name)]
+    looked = view(case, *case.lengths)
+    if not blocks or looked is None or case.match is None or not isinstance(subject.owner, nn.Module):
+        return
+    keeps = patterns(looked.n, looked.m, batch_of(looked)).values()
+    masks: list[tuple[str, Any]] = [("", None)]
+    for parameter, format_ in case.formats.items():
+        masks += [(parameter, tensor_for(case, format_, spared(hidden(case), keep))) for keep in keeps]
+    for parameter, mask in masks:
+        if parameter and mask is None:
+            continue
+        given = {parameter: mask} if parameter else None
+        with contextlib.suppress(UserError):
+            whole = subject(looked.inputs, given).output
+            try:
+                vars(subject.owner).update(dict.fromkeys(blocks, 2))
+                pieces = subject(looked.inputs, given).output
+            finally:
+                vars(subject.owner).update({name: own[name] for name in blocks})
+            if pieces.shape != whole.shape or not np.allclose(pieces, whole, rtol=0, atol=1e-5, equal_nan=True):
+                alone = _("blocks of two ({names}): the output differs from the one with larger blocks")
+                masked = _(
+                    "blocks of two ({names}), with {parameter}: the output differs from the one with larger blocks"
+                )
+                case.miss("blocks", masked if parameter else alone, names=", ".join(blocks), parameter=parameter)
+                return
+    case.checked.append("chunks")
 
 
 def unrun(source: Source, name: str) -> list[coverage.CodeBlock]:

@@ -256,7 +256,7 @@ def every_weight_counts(case: Case) -> None:
         return None
     if not isinstance(owner, nn.Module) or subject.layout == "nc":
         return skip(case, "every weight counts", _("no weights"))
-    unused = unused_weights(case)
+    unused = _without_templates(owner, unused_weights(case))
     case.unused = unused
     letters = {name: letter_of(name) for name in unused}
     matched = case.match is not None
@@ -285,6 +285,18 @@ def every_weight_counts(case: Case) -> None:
     if left and not case.founds and "memory?" not in subject.roles.values():
         case.miss("weights", _("what {weights} is for: it gets no gradient"), weights=", ".join(left[:4]))
     return None
+
+
+def _without_templates(owner: nn.Module, unused: list[str]) -> list[str]:
+    """Leave out the weights of a module that is only there to be copied: none runs, and another of its class does."""
+
+    def idle(name: str, module: nn.Module) -> bool:
+        return all(f"{name}.{weight}" in unused for weight, __ in module.named_parameters())
+
+    modules = [(name, module) for name, module in owner.named_modules() if name and list(module.children())]
+    used = {type(module) for name, module in modules if not idle(name, module)}
+    templates = tuple(f"{name}." for name, module in modules if type(module) in used and idle(name, module))
+    return [name for name in unused if not name.startswith(templates)]
 
 
 def _idle(case: Case) -> list[str]:

@@ -62,10 +62,14 @@ def builds(
             if endless(error):
                 break
             continue
+        answered = {
+            meaning(k): v for one in arguments.values() if isinstance(one, ConfigStub) for k, v in asked_of(one).items()
+        }
+        scales = {word: v for word, v in answered.items() if word in ("scale", "temperature")}
         yield Built(
             made,
             text,
-            {**chosen, **{f"global {k}": v for k, v in overridden.items()}},
+            {**chosen, **scales, **{f"global {k}": v for k, v in overridden.items()}},
             sizes,
             partial(construct, target, arguments, dtype=None),
         )
