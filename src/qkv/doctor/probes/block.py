@@ -131,11 +131,11 @@ def _half_normed(case: Case, parts: Parts) -> None:
     def among(taken: Array, arrays: list[Array]) -> bool:
         return any(taken.shape == one.shape and np.allclose(taken, one) for one in arrays)
 
-    of_x = [out for __, taken, out in parts.norms if among(taken, [parts.x])]
+    of_x = [out for _name, taken, out in parts.norms if among(taken, [parts.x])]
     normed = [among(taken, of_x) for taken in parts.taken[:3]]
     if "k" in case.subject.inputs:
         keys = [case.inputs["k"], case.inputs.get("v", case.inputs["k"])]
-        if any(normed) and not any(among(taken, keys) for __, taken, __ in parts.norms):
+        if any(normed) and not any(among(taken, keys) for _name, taken, _out in parts.norms):
             text = _("self-attention: the norm inside is for the query only, keys and values come as they are given")
             case.miss("normed", text)
     elif any(normed) and any(among(taken, [parts.x]) for taken in parts.taken[:3]):
