@@ -1,13 +1,13 @@
 """Every name, command, option and setting is in the reference."""
 
 import argparse
-import dataclasses
 import re
 
 import pytest
 
 import qkv
 from qkv.cli import VERBS
+from qkv.model.config_groups import NAMES
 from qkv.train.settings import Settings
 from tests.laws.test_options import parsers
 from tools.book import reference
@@ -41,5 +41,8 @@ def test_every_command_and_option_is_there(lang):
 def test_every_setting_is_there_with_its_default(kind, page):
     text = (DOCS / page).read_text(encoding="utf-8")
     told = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, re.MULTILINE))
-    have = {field.name: repr(field.default) for field in dataclasses.fields(kind) if field.name != "before"}
+    groups = {group: ", ".join(f"`{field}`" for field in names) for group, names in NAMES.items()}
+    rows = re.findall(r"^\| `(\w+)` \| (`\w+`(?:(?:, |、)`\w+`)+) \|$", text, re.MULTILINE)
+    assert {group: names.replace("、", ", ") for group, names in rows} == groups
+    have = {name: repr(value) for name, value in kind().to_dict().items() if name != "before"}
     assert have.items() <= told.items()

@@ -1,7 +1,7 @@
 """A config catches typos, takes words from the command line, and survives JSON."""
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -13,6 +13,7 @@ from qkv import Config, Transformer
 from qkv.attention.heads import NORMS
 from qkv.model import layers, words
 from qkv.model.config import CHOICES
+from qkv.model.config_groups import GROUPS, NAMES, PLACES
 from qkv.model.feed_forward import ACTIVATIONS
 from qkv.model.layer_pattern import MIXERS, STATES
 from qkv.model.presets import PRESETS
@@ -96,7 +97,64 @@ def test_settings_are_read_from_words(text, name, value):
 def test_a_config_survives_json(name):
     config = PRESETS[name].replace(rotary_scaling={"kind": "linear", "factor": 2.0})
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-    assert set(config.to_dict()) == {field.name for field in fields(Config)}
+
+
+def test_each_setting_of_a_group_has_a_name_in_files():
+    assert {group: list(names) for group, names in NAMES.items()} == {
+        group: [field.name for field in fields(kind)] for group, kind in GROUPS.items() if group != "experts"
+    }
+    own = {field.name for field in fields(Config)}
+    assert not own & PLACES.keys() and GROUPS.keys() < own
+    assert Config().to_dict().keys() == own - NAMES.keys() | PLACES.keys()
+
+
+# A value for each setting of a group that isn't its default, and what else a model with it needs.
+OTHERS = {
+    name: not has if isinstance(has, bool) else 200 for name, has in Config().to_dict().items() if name in PLACES
+} | {
+    **dict(rotary_scaling={"kind": "linear", "factor": 2}, rotary_fraction=0.5),
+    **dict(sides="own", head="mlm", labels=["c", "d"]),
+}
+NEEDS = {name: dict(mixer="mamba2") for name in NAMES["state"].values()} | {
+    "window_base": dict(window=3),
+    "sides": dict(kind="encoder-decoder"),
+    **{name: dict(kind="encoder") for name in ("token_types", "head", "pooler")},
+    "labels": dict(kind="encoder", head="classes", pooler=True, labels=["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_setting_of_a_group_goes_by_two_names(name):
+    group, inner = PLACES[name]
+    dotted, value, before = f"{group}.{inner}", OTHERS[name], Config(**NEEDS.get(name, {}))
+    config = Config(**NEEDS.get(name, {}) | {name: value})
+    assert config != before and json.loads(json.dumps(config.to_dict()))[name] == value
+    assert getattr(config, name) == getattr(getattr(config, group), inner)
+    assert config == before.replace(**{name: value}) == before.replace(**{dotted: value})
+    assert config == replace(before, **{name: value}) == replace(before, **{group: asdict(getattr(config, group))})
+    words = value if isinstance(value, str) else json.dumps(value)
+    assert config == before.set([f"{name}={words}"]) == before.set([f"{dotted}={words}"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (dict(rotary=3), r'rotary is 3: give an object such as {"base": 10000.0, '),
+        (dict(rotary=dict(bass=3)), r"no setting 'rotary.bass'; did you mean 'rotary.base'"),
+        ({"rotary.bass": 3}, r"no setting 'rotary.bass'; did you mean 'rotary.base'"),
+        ({"rotary": 3, "rotary.base": 1e6}, "rotary is 3: give"),
+        ({"width.base": 3}, "no setting 'width.base'"),
+        ({"experts.per_token": 3}, "experts are"),
+        ({"rotary_bas": 3}, "did you mean 'rotary_base'"),
+    ],
+)
+def test_a_group_that_cannot_be_is_refused(settings, says):
+    with pytest.raises(ValueError, match=says):
+        Config(**settings)
+
+
+def test_what_is_no_setting_is_no_attribute():
+    assert not hasattr(Config(), "widht") and not hasattr(Config(), "base")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -118,6 +176,7 @@ def test_each_table_has_the_words_that_the_types_name():
     assert MIXERS == get_args(words.Mixer) and set(STATES) < set(MIXERS)
     assert set(NORMS) == set(get_args(words.Norm))
     hints = get_type_hints(Config)
+    hints |= {name: get_type_hints(GROUPS[group])[inner] for name, (group, inner) in PLACES.items()}
     for name, among in CHOICES.items():
         named = {word for part in (hints[name], *get_args(hints[name])) for word in get_args(part) or ()}
         assert {word for word in among if isinstance(word, str)} == {word for word in named if isinstance(word, str)}

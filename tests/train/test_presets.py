@@ -1,7 +1,6 @@
 """Any preset with any one other choice: it trains, or a choice of the preset gives way and that is said, or the refusal says
 what to do."""
 
-import dataclasses
 import re
 
 import pytest
@@ -19,7 +18,7 @@ from tests.selection import slow_except
 
 SMALL = dict(n_layer=1, width=16, n_head=2, context=12, batch=2)
 SINGLE = [(name, word) for name, words in {**CHOICES, **settings.CHOICES}.items() for word in words]
-SINGLE += [(f.name, on) for f in dataclasses.fields(Config) if isinstance(f.default, bool) for on in (True, False)]
+SINGLE += [(name, on) for name, has in Config().to_dict().items() if isinstance(has, bool) for on in (True, False)]
 SINGLE += [("n_kv_head", 1), ("window", 3), ("hidden", 8), ("head_width", 4), ("rank", 4), ("rope_width", 4)]
 SINGLE += [("attention_scale", 0.5), ("token_types", 1), ("output_scale", 2.0), ("n_decoder_layer", 2)]
 # What a refusal says to do.
@@ -81,6 +80,16 @@ def test_a_preset_that_reads_from_left_to_right_says_what_it_learns(preset, task
 def test_what_was_asked_never_gives_way():
     with pytest.raises(ValueError, match="qk_norm"):
         chosen("tiny", "lm", {"mixer": "latent", "qk_norm": "rms"})
+
+
+def test_a_group_is_set_by_the_names_of_its_settings():
+    same = chosen("tiny", "lm", {"rotary_base": 5e5, "sides": "shared"})
+    assert chosen("tiny", "lm", {"rotary.base": 5e5, "embedding.sides": "shared"}) == same
+    assert chosen("tiny-bamba", "lm", {"output.head": "linear", "rotary.fraction": 1.0}).yielded == {}
+    assert chosen("tiny", "lm", {"experts.count": 5, "experts.per_token": 1}).config.experts.count == 5
+    for name in ("rotary.bass", "rotary", "experts", "width.base"):
+        with pytest.raises(ValueError, match=name):
+            chosen("tiny", "lm", {name: 3})
 
 
 def test_sizes_never_give_way():

@@ -117,7 +117,7 @@ def another(has):
     return has + 1 if isinstance(has, int | float) else [[1, 2]] if has == [] else 1
 
 
-@pytest.mark.parametrize("name", [field.name for kind in (Config, Settings) for field in dataclasses.fields(kind)])
+@pytest.mark.parametrize("name", [*Config().to_dict(), *(field.name for field in dataclasses.fields(Settings))])
 def test_every_setting_is_refused_or_obeyed(name, run):
     record = json.loads((run / "config.json").read_text())
     has = values(record)[name]
@@ -130,6 +130,14 @@ def test_every_setting_is_refused_or_obeyed(name, run):
     else:
         with pytest.raises(ValueError, match=rf"^{name} is .* can't become "):
             runs.resume(run, asked=ResumeOptions(changes={name: wanted}))
+
+
+def test_settings_of_groups_go_by_either_name(run, capsys):
+    code, out, err = resumed(run, capsys, "--set", "embedding.tied=false", "--set", "rotary.base=10000")
+    assert code == 0 and "all 8 steps" in out, err
+    for name, told in (("rotary.base", "rotary_base"), ("experts.count", "experts.count")):
+        code, _, err = resumed(run, capsys, "--set", f"{name}=4")
+        assert code == 2 and f"{told} is " in err and "can't become 4" in err
 
 
 def test_fewer_steps_than_were_done_are_refused(run, capsys):

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from ..evaluation.classification import classify, probabilities, refuse_others, text_ids
 
     refuse_others(model)
-    labels = model.config.labels
+    labels = model.config.output.labels
     if rows is not None:
 
         def told(some: list[list[int]]) -> list[str]:

@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> None:
     folder = options.out or Path(str(options.model).rstrip("/") + "-hf")
     layout = export(model, tokenizer, folder)
     ends = {"encoder": "ForMaskedLM", "decoder": "ForCausalLM", "encoder-decoder": "ForSeq2SeqLM"}[model.config.kind]
-    ends = {"none": "", "classes": "ForSequenceClassification"}.get(model.config.head, ends)
+    ends = {"none": "", "classes": "ForSequenceClassification"}.get(model.config.output.head, ends)
     auto = f"AutoModel{ends}"
     how = f"{auto}.from_pretrained({str(folder)!r})"
     print(

@@ -37,7 +37,7 @@ def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> 
     """
     rows = [text_ids(model, tokenizer, text) for text in texts]
     shares = in_batches(rows, len, lambda some: probabilities(model, some).tolist())
-    labels = model.config.labels
+    labels = model.config.output.labels
     return [dict(sorted(zip(labels, row, strict=True), key=lambda each: -each[1])) for row in shares]
 
 
@@ -82,7 +82,7 @@ def all_unknown(tokenizer: Tokenizer, text: str) -> bool:
 
 def tells_apart(model: object) -> TypeGuard[Transformer]:
     """Is this a model of ours that gives labels to texts?"""
-    return isinstance(model, Transformer) and model.config.head == "classes"
+    return isinstance(model, Transformer) and model.config.output.head == "classes"
 
 
 def refuse_others(model: object) -> None:
@@ -184,7 +184,7 @@ def score_labels(
     (0.5, [[0, 1], [0, 1]], [3])
     """
     refuse_others(model)
-    labels = model.config.labels
+    labels = model.config.output.labels
     ready: list[tuple[int, str, str, list[int]]] = []
     problems: list[tuple[int, Problem]] = []
     for line, text, label in lines:

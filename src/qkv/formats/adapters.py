@@ -135,7 +135,7 @@ def _projections(model: Transformer, parts: str) -> Iterator[tuple[str, nn.Linea
 
 def _whole(config: Config) -> tuple[str, ...]:
     """Modules that learn as a whole beside the adapters, since nobody taught them before."""
-    return ("head", "pooler") if config.head == "classes" else ()
+    return ("head", "pooler") if config.output.head == "classes" else ()
 
 
 def _set(model: nn.Module, name: str, module: nn.Module) -> None:
@@ -162,7 +162,7 @@ def _rows(model: Transformer) -> tuple[list[Row], str]:
     if family is None:
         plain = (name for name, _ in model.named_parameters() if not name.endswith((".a", ".b")))
         return [Row(name, name) for name in plain], ""
-    return family.rows(model.config), family.prefix if model.config.head == "none" else ""
+    return family.rows(model.config), family.prefix if model.config.output.head == "none" else ""
 
 
 def saved(model: Transformer) -> dict[str, bytes]:

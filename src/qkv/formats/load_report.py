@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import Tensor
@@ -50,8 +50,7 @@ class Finding:
         if self.config is None:
             return []
         usual = Config()
-        names = [field.name for field in fields(Config)]
-        changed = [name for name in names if getattr(self.config, name) != getattr(usual, name)]
+        changed = [name for name in usual.to_dict() if getattr(self.config, name) != getattr(usual, name)]
         return [f"{name}={getattr(self.config, name)!r}" for name in changed]
 
 

@@ -21,6 +21,7 @@ from .. import text
 from ..disk import bounded_reading, run_folder
 from ..i18n import Message, Problem, _, all_of, quoted
 from ..model.config import Config
+from ..model.config_groups import NAMES
 from ..model.layer_pattern import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
@@ -44,21 +45,8 @@ SIZES = (
     *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "v_head_dim", "ffn_dim", "word_embed_proj_dim"),
 )
 OUR_SIZES = (
-    *(
-        "vocab",
-        "width",
-        "hidden",
-        "head_width",
-        "n_head",
-        "n_kv_head",
-        "rank",
-        "rope_width",
-        "value_width",
-        "q_rank",
-        "embedding_width",
-        "source_vocab",
-    ),
-    *("relative_buckets", "token_types", "state_width", "n_state_head", "state_head_width", "n_state_group", "taps"),
+    *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head"),
+    *("embedding_width", "source_vocab", "token_types"),
 )
 OUR_LAYERS = ("n_layer", "n_decoder_layer")
 LAYERS = (
@@ -280,7 +268,7 @@ def base_of(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...
 def fitted(model: Transformer, config: Config) -> Transformer:
     """A model of this config with the weights of another, copied; a head for other labels is drawn, and a missing pooler."""
     state = {name: tensor.clone() for name, tensor in weights_of(model).items()}  # they may be mapped from a file
-    if config.head != "classes" or model.config.labels == config.labels:
+    if config.output.head != "classes" or model.config.output.labels == config.output.labels:
         made = empty(config)
         assign(Path("."), made, state, torch.float32)
         made.layout = model.layout
@@ -428,9 +416,8 @@ def config_of(folder: Path, record: Mapping[str, object], place: Path | None) ->
     if place is not None:
         shapes = Safetensors({place / run_folder.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
-        unused = () if config.position == "relative" else ("relative_buckets",)
-        unused = unused if "latent" in config.mixers else (*unused, "rank", "rope_width", "value_width", "q_rank")
-        unused = unused if any(word in STATES for word in config.mixers) else (*unused, "state_width", "taps")
-        sizes = [name for name in OUR_SIZES if name not in unused]
+        sizes = [*OUR_SIZES, *(["relative_buckets"] if config.position == "relative" else [])]
+        sizes += NAMES["latent"].values() if "latent" in config.mixers else []
+        sizes += NAMES["state"].values() if any(word in STATES for word in config.mixers) else []
         _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)
     return config

@@ -20,6 +20,7 @@ from torch import Tensor
 from ..draw import figure_canvas
 from ..i18n import Problem, _, all_of, say
 from ..model.config import Config
+from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice
@@ -98,7 +99,7 @@ def _train(
         n_head=count,
         context=2 * length + 1,  # said twice, and the bos of the one that is looked into
         qk_norm="rms",
-        tied=False,
+        embedding=EmbeddingSettings(tied=False),
         init="zero-out",
     )
     model = Transformer(config)

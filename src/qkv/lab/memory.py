@@ -132,8 +132,8 @@ def _read(config: Config) -> CacheShape:
     width = config.head_width or config.width // config.n_head
     shape = CacheShape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
     if "latent" in config.mixers:
-        shape = shape._replace(rank=config.rank or max(config.width // 4, 8))
-        shape = shape._replace(rope_width=config.rope_width or max(width // 2 // 2 * 2, 2))
+        shape = shape._replace(rank=config.latent.rank or max(config.width // 4, 8))
+        shape = shape._replace(rope_width=config.latent.rope_width or max(width // 2 // 2 * 2, 2))
     return shape
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from .. import text
 from ..model.config import Config
+from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice
@@ -70,7 +71,7 @@ class ContestShape(NamedTuple):
         else:
             own["state_width"] = self.state
         sizes: Row = dict(vocab=vocab, width=self.width, n_layer=self.layers, n_head=HEADS, hidden=hidden)
-        return Config(**sizes, context=context, tied=False, init="zero-out", **own)
+        return Config(**sizes, context=context, embedding=EmbeddingSettings(tied=False), init="zero-out", **own)
 
 
 @functools.cache

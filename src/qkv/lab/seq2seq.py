@@ -26,6 +26,7 @@ from ..draw import figure_canvas
 from ..generation.decoding import translate
 from ..i18n import Problem, _, say
 from ..model.config import Config
+from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream
@@ -167,7 +168,7 @@ def learners(
         n_layer=2,
         n_head=4,
         qk_norm="rms",
-        tied=False,
+        embedding=EmbeddingSettings(tied=False),
         init="zero-out",
     )
     adamw = Settings(steps=steps, batch=batch, optimizer="adamw", lr=5e-3)

@@ -6,16 +6,28 @@ qkv.i18n.Problem: position 'rotery' is not one of none, sinusoidal, learned, rot
 """
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..i18n import Problem, _, all_of, nearest
-from .config_checks import MOST_LAYERS, check_kinds, check_together
+from ..i18n import Problem
+from .config_checks import MOST_LAYERS, check_kinds, check_limits, check_together
+from .config_groups import (
+    GROUPS,
+    NAMES,
+    PLACES,
+    EmbeddingSettings,
+    LatentSettings,
+    OutputSettings,
+    RelativeSettings,
+    RotarySettings,
+    StateSettings,
+    Values,
+    in_groups,
+    read_group,
+)
 from .layer_pattern import MIXERS, choose, layer_words
 from .mixture import LAYERS, Experts
-from .words import CHOICES, Activation, Bias, Head, Init, Kind, Norm, NormPlace, Position, Sides, Sinusoid
-
-Values = dict[str, Any]  # settings by name, as JSON has them
+from .words import CHOICES, Activation, Bias, Init, Kind, Norm, NormPlace, Position, Sinusoid
 
 
 class StateSizes(NamedTuple):
@@ -30,6 +42,9 @@ class StateSizes(NamedTuple):
 @dataclass(frozen=True)
 class Config:
     """A Transformer's shape. B batch, N tokens; widths and counts as in the rest of qkv.
+
+    Settings of one part stand in a group, as `config.rotary.base`. In files, messages and `--set` each has a name of its
+    own, `rotary_base`, by which it can be given and read here too: see config_groups.py.
 
     >>> Config(width=64, n_head=4, n_kv_head=2).n_kv_head
     2
@@ -53,8 +68,7 @@ class Config:
     context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
     position: Position = "rotary"
     sinusoid: Sinusoid = "pairs"  # sine and cosine of a frequency side by side, or all sines, then all cosines
-    relative_buckets: int = 32  # of position="relative": how many numbers a head learns,
-    relative_distance: int = 128  # and the distance from which on all share the last
+    relative: RelativeSettings = field(default_factory=RelativeSettings)
     norm: Norm = "rms"  # rms-centred: its weights are what is added to 1
     norm_place: NormPlace = "pre"  # of each part of a block; both: before and after, within the residual (Gemma 2)
     norm_eps: float = 1e-6
@@ -67,51 +81,44 @@ class Config:
     softcap: float | None = None  # scores s become c·tanh(s / c), as in Gemma 2
     window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
     window_layers: str = "window"  # all have the window; or one word per layer: "(window×5 full)×4"
-    window_base: float | None = None  # the rotary base of layers with a window, where it is another; never scaled
     mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA; one per layer: "mamba2×3 attention"
-    state_width: int | None = (
-        None  # of the keys of a state (retention, mamba2, delta); Mamba-2's is 64, else head_width
-    )
-    n_state_head: int | None = None  # of such a layer: n_head; Mamba-2 has as many as fill 2 × width
-    state_head_width: int | None = None  # of their values: head_width, and twice the keys' width for retention
-    n_state_group: int | None = None  # heads of a group share q and k: 1 group in mamba2, one per head in delta
-    taps: int = 4  # of the causal convolution before mamba2 and delta
-    rank: int | None = None  # of the latent, for mixer="latent"
-    rope_width: int | None = None  # of its rotary key
-    value_width: int | None = None  # of its values: head_width
-    q_rank: int | None = None  # of a latent that its queries are made from, where they are
-    rotary_base: float = 10000.0
-    rotary_scaling: Values | None = None
-    rotary_fraction: float = 1.0  # of each head's numbers is turned, the first ones
-    tied: bool = True  # the head reads the embedding's matrix
-    embedding_scale: float = 1.0  # word vectors are multiplied by it before positions are added
-    embedding_width: int | None = None  # of word vectors that are narrower than the model, and made as wide by a matrix
-    embedding_norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
-    sides: Sides = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
-    token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
-    head: Head = (
-        "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
-    )
-    labels: tuple[str, ...] = ()  # of head="classes", which tells whole texts apart: a name for each class
-    head_bias: bool = False  # a number per word added to its logits, for head="linear"
-    output_scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
-    output_softcap: float | None = None  # and logits l become c·tanh(l / c)
-    pooler: bool = False  # an encoder's summary of a text, read from its first token: `Transformer.pool`
+    state: StateSettings = field(default_factory=StateSettings)
+    latent: LatentSettings = field(default_factory=LatentSettings)
+    rotary: RotarySettings = field(default_factory=RotarySettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
     dropout: float = 0.0
     init: Init = (
         "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs at 0; torch: its defaults
     )
 
+    if not TYPE_CHECKING:  # names are for files and users: in code, type checkers know the groups alone
+
+        def __init__(self, /, *values: object, **settings: object) -> None:
+            """Take settings of groups by their names too: Config(rotary_base=1e6), Config(**{"rotary.base": 1e6})."""
+            names = [each.name for each in fields(self)]
+            given = dict(zip(names, values, strict=False)) | in_groups(settings, names)
+            for each in fields(self):
+                default = each.default if each.default_factory is MISSING else each.default_factory()
+                object.__setattr__(self, each.name, given.get(each.name, default))
+            self.__post_init__()
+
+        def __getattr__(self, name: str) -> Any:
+            """Read a setting of a group by its name: `getattr(config, "rotary_base")`."""
+            if name not in PLACES:
+                return super().__getattribute__(name)  # raises
+            group, inner = PLACES[name]
+            return getattr(getattr(self, group), inner)
+
     def __post_init__(self) -> None:
+        for name in GROUPS:
+            object.__setattr__(self, name, read_group(name, getattr(self, name)))
         for name, among in CHOICES.items():
             choose(name, getattr(self, name), among)
-        given: object = self.experts
-        if given is not None and not isinstance(given, Experts):
-            object.__setattr__(self, "experts", Experts.read(given))
-        named: object = self.labels
-        if isinstance(named, list):  # JSON has no tuples
-            object.__setattr__(self, "labels", tuple(named))
-        check_kinds(self)
+        check_kinds(self, {})
+        for group, names in NAMES.items():
+            check_kinds(getattr(self, group), names)
+        check_limits(self)
         check_together(self)
 
     @property
@@ -200,14 +207,14 @@ class Config:
         (StateSizes(heads=8, values=32, groups=1, keys=64), StateSizes(heads=4, values=32, groups=4, keys=32))
         """
         head_width = self.head_width or self.width // self.n_head
-        values, heads = self.state_head_width or head_width, self.n_state_head or self.n_head
+        values, heads = self.state.head_width or head_width, self.state.n_head or self.n_head
         if word == "retention":
-            keys = self.state_width or head_width
-            return StateSizes(heads, self.state_head_width or 2 * keys, heads, keys)
+            keys = self.state.width or head_width
+            return StateSizes(heads, self.state.head_width or 2 * keys, heads, keys)
         if word == "mamba2":
-            heads = self.n_state_head or max(2 * self.width // values, 1)
-            return StateSizes(heads, values, self.n_state_group or 1, self.state_width or 64)
-        return StateSizes(heads, values, self.n_state_group or heads, self.state_width or values)
+            heads = self.state.n_head or max(2 * self.width // values, 1)
+            return StateSizes(heads, values, self.state.n_group or 1, self.state.width or 64)
+        return StateSizes(heads, values, self.state.n_group or heads, self.state.width or values)
 
     @property
     def says_words(self) -> bool:
@@ -216,7 +223,7 @@ class Config:
         >>> Config().says_words, Config(kind="encoder", head="none").says_words
         (True, False)
         """
-        return self.head in ("linear", "mlm")
+        return self.output.head in ("linear", "mlm")
 
     @property
     def gated(self) -> bool:
@@ -238,20 +245,6 @@ class Config:
             return self.hidden
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
 
-    def __new__(cls, *values: object, **settings: object) -> "Config":
-        """Refuse an unknown name with the nearest right one, before dataclasses raise a TypeError that names none."""
-        known = [field.name for field in fields(cls)]
-        for name in settings:
-            if name not in known:
-                near = nearest(name, known)
-                key = (
-                    _("there is no setting {name!r}; did you mean {near!r}? All of them: {known}")
-                    if near
-                    else _("there is no setting {name!r}. All of them: {known}")
-                )
-                raise Problem(key, name=name, near=near, known=all_of(known))
-        return super().__new__(cls)
-
     def replace(self, /, **changes: Any) -> "Config":
         """A copy with some values changed; an unknown name is refused with the nearest right one.
 
@@ -261,12 +254,16 @@ class Config:
         return replace(self, **changes)
 
     def to_dict(self) -> Values:
-        """Plain values, for JSON.
+        """Plain values by name, for JSON.
 
         >>> Config(width=64).to_dict()["width"]
         64
         """
-        return asdict(self)
+        values: Values = {}
+        for name, value in asdict(self).items():
+            names = NAMES.get(name)
+            values |= {names[inner]: value[inner] for inner in names} if names else {name: value}
+        return values
 
     @classmethod
     def from_dict(cls, values: object) -> "Config":
@@ -292,13 +289,7 @@ class Config:
             name, sign, value = text.partition("=")
             if not sign:
                 raise Problem("{text!r} is no setting: write name=value, as in width=256", text=text)
-            name, _dot, inner = name.strip().partition(".")
-            if inner:  # of a group: experts.count
-                group = changes.get(name, getattr(self, name, None))
-                before = group if isinstance(group, dict) else {} if group is None else vars(group)
-                changes[name] = before | {inner: read_value(value.strip())}
-            else:
-                changes[name] = read_value(value.strip())
+            changes[name.strip()] = read_value(value.strip())
         return self.replace(**changes)
 
 

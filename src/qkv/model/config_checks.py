@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import fields
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..i18n import Problem, all_of
 from .layer_pattern import STATES
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from .config import Config
 
 MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
+OTHER_LIMITS = ("window", "token_types", "dropout", "rotary_fraction")  # not any whole number or any number above 0
 
 
 def check_together(config: Config) -> None:
@@ -19,19 +23,35 @@ def check_together(config: Config) -> None:
         check(config)
 
 
-def check_kinds(config: Config) -> None:
-    """Values that come from a command line or a file may be anything."""
+def check_kinds(settings: Any, names: Mapping[str, str]) -> None:
+    """Refuse a value of a dataclass that isn't what its field's type says: a command line or a file may give anything.
 
-    def whole(value: object, least: int) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53
-
-    def number(value: object) -> bool:
-        # Not isfinite: whole numbers that no float holds come too.
-        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
-
-    for name in ("vocab", "width", "n_layer", "n_head", "context", "taps", "relative_buckets", "relative_distance"):
-        if not whole(value := getattr(config, name), 1):
+    `names`: what messages call a field, where that is another name.
+    """
+    for field in fields(settings):
+        value, name = getattr(settings, field.name), names.get(field.name, field.name)
+        kinds = get_args(field.type) or (field.type,)
+        if name in OTHER_LIMITS or (value is None and NoneType in kinds):
+            continue
+        if int in kinds and not _whole(value, 1):
             raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
+        if float in kinds and not (_number(value) and value > 0):
+            raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
+        if kinds == (bool,) and not isinstance(value, bool):
+            raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53
+
+
+def _number(value: object) -> bool:
+    # Not isfinite: whole numbers that no float holds come too.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
+
+
+def check_limits(config: Config) -> None:
+    """Refuse values beyond the limits of their own setting."""
     for name in ("n_layer", "n_decoder_layer"):  # each takes a moment to build, whatever its width
         if (value := getattr(config, name)) is not None and not value <= MOST_LAYERS:
             raise Problem(
@@ -40,39 +60,17 @@ def check_kinds(config: Config) -> None:
                 value=repr(value),
                 most=MOST_LAYERS,
             )
-    sizes = (
-        "source_vocab",
-        "n_decoder_layer",
-        "n_kv_head",
-        "embedding_width",
-        "head_width",
-        "hidden",
-        "rank",
-        "rope_width",
-        "value_width",
-        "q_rank",
-        "state_width",
-    )
-    for name in (*sizes, "n_state_head", "state_head_width", "n_state_group"):
-        if (value := getattr(config, name)) is not None and not whole(value, 1):
-            raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
-    if config.window is not None and not whole(config.window, 0):
+    if config.window is not None and not _whole(config.window, 0):
         raise Problem("window is {value}: give a whole number, 0 or more, or none", value=repr(config.window))
-    if not whole(config.token_types, 0):
-        raise Problem("token_types is {value}: give a whole number, 0 for none", value=repr(config.token_types))
-    optional = ("attention_scale", "softcap", "output_softcap", "window_base")
-    for name in ("norm_eps", "rotary_base", "embedding_scale", "output_scale", *optional):
-        value = getattr(config, name)
-        if not (number(value) and value > 0) and not (name in optional and value is None):
-            raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
-    if not number(config.dropout) or not 0 <= config.dropout < 1:
+    if not _whole(config.embedding.token_types, 0):
+        raise Problem(
+            "token_types is {value}: give a whole number, 0 for none", value=repr(config.embedding.token_types)
+        )
+    if not _number(config.dropout) or not 0 <= config.dropout < 1:
         raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(config.dropout))
-    if not number(config.rotary_fraction) or not 0 < config.rotary_fraction <= 1:
-        raise Problem("rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(config.rotary_fraction))
-    for name in ("tied", "embedding_norm", "head_bias", "pooler", "attention_gate", "parallel", "depth_scale"):
-        if not isinstance(value := getattr(config, name), bool):
-            raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
-    scaling: object = config.rotary_scaling
+    if not _number(config.rotary.fraction) or not 0 < config.rotary.fraction <= 1:
+        raise Problem("rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(config.rotary.fraction))
+    scaling: object = config.rotary.scaling
     if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
         raise Problem(
             'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
@@ -95,7 +93,7 @@ def _mixers(config: Config) -> None:
             mixer=state,
             kind=config.kind,
         )
-    if config.window is None and (config.window_layers != "window" or config.window_base is not None):
+    if config.window is None and (config.window_layers != "window" or config.rotary.window_base is not None):
         raise Problem("window_layers and window_base speak of layers with a window: give window, or leave them out")
     _each = config.windows  # refuses a pattern that can't be read
     for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap", "depth_scale"):
@@ -116,81 +114,74 @@ def _mixers(config: Config) -> None:
                 name=name,
                 known=all_of(STATES),
             )
-    if config.n_state_group is not None and "retention" in words:
+    if config.state.n_group is not None and "retention" in words:
         raise Problem(
-            "the heads of retention share nothing: leave n_state_group={groups} out", groups=config.n_state_group
+            "the heads of retention share nothing: leave n_state_group={groups} out", groups=config.state.n_group
         )
     turned = config.position == "rotary" and "attention" in words
-    if config.rotary_fraction != 1.0 and not turned:
+    if config.rotary.fraction != 1.0 and not turned:
         raise Problem(
             "rotary_fraction={fraction} is the share of each head that rotary positions turn, and this model has none: "
             "leave it out, or set position='rotary' and an attention layer",
-            fraction=config.rotary_fraction,
+            fraction=config.rotary.fraction,
         )
     width = config.head_width or config.width // config.n_head
-    part = int(width * config.rotary_fraction)
-    if config.rotary_fraction != 1.0 and (part < 2 or part % 2):
+    part = int(width * config.rotary.fraction)
+    if config.rotary.fraction != 1.0 and (part < 2 or part % 2):
         raise Problem(
             "rotary turns pairs: {width} × {fraction} is {turned} numbers; it must be even, 2 or more",
             width=width,
-            fraction=str(config.rotary_fraction),
+            fraction=str(config.rotary.fraction),
             turned=part,
         )
 
 
 def _sides(config: Config) -> None:
     """What tells the sides of an encoder-decoder apart, and what an encoder alone has."""
-    if config.n_decoder_layer is not None and config.kind != "encoder-decoder":
-        raise Problem(
-            "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
-            setting=f"n_decoder_layer={config.n_decoder_layer}",
-            kind=config.kind,
-        )
-    if config.sides != "shared" and config.kind != "encoder-decoder":
-        raise Problem(
-            "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
-            setting=f"sides={config.sides!r}",
-            kind=config.kind,
-        )
-    if config.source_vocab is not None and config.kind != "encoder-decoder":
-        raise Problem(
-            "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
-            setting=f"source_vocab={config.source_vocab}",
-            kind=config.kind,
-        )
-    if config.token_types and config.kind != "encoder":
+    for name, value, usual in (
+        ("n_decoder_layer", config.n_decoder_layer, None),
+        ("sides", config.embedding.sides, "shared"),
+        ("source_vocab", config.source_vocab, None),
+    ):
+        if value != usual and config.kind != "encoder-decoder":
+            raise Problem(
+                "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
+                setting=f"{name}={value!r}",
+                kind=config.kind,
+            )
+    if config.embedding.token_types and config.kind != "encoder":
         raise Problem(
             "token_types={types} belongs to an encoder: kind is {kind}, which has none; set 0",
-            types=config.token_types,
+            types=config.embedding.token_types,
             kind=config.kind,
         )
 
 
 def _labels(config: Config) -> None:
     """The names of classes, which the head that tells them apart needs and no other has."""
-    if not isinstance(config.labels, list | tuple) or not all(isinstance(label, str) for label in config.labels):
-        raise Problem('labels is {value}: give a list of names, such as ["bad", "good"]', value=repr(config.labels))
-    if config.head != "classes":
-        if config.labels:
-            raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=config.head)
+    labels, head = config.output.labels, config.output.head
+    if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
+        raise Problem('labels is {value}: give a list of names, such as ["bad", "good"]', value=repr(labels))
+    if head != "classes":
+        if labels:
+            raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=head)
         return
-    if not config.labels:
+    if not labels:
         raise Problem(
             "head 'classes' tells whole texts apart by labels, and there are none: leave it out, or let  qkv train "
             "classify  set it"
         )
-    if len(set(config.labels)) < max(len(config.labels), 2):
-        raise Problem(
-            "head 'classes' has the labels {labels}: give two or more, each once", labels=all_of(config.labels)
-        )
-    if not config.pooler and config.kind == "encoder":
+    if len(set(labels)) < max(len(labels), 2):
+        raise Problem("head 'classes' has the labels {labels}: give two or more, each once", labels=all_of(labels))
+    if not config.output.pooler and config.kind == "encoder":
         raise Problem("head 'classes' reads what the pooler makes of a text: set pooler=true")
 
 
 def _head(config: Config) -> None:
     """What belongs to one head and not to another."""
-    stateful = (("head='none'", config.head == "none"), ("head='classes'", config.head == "classes"))
-    for name, on in (*stateful, ("pooler=true", config.pooler)):
+    output = config.output
+    stateful = (("head='none'", output.head == "none"), ("head='classes'", output.head == "classes"))
+    for name, on in (*stateful, ("pooler=true", output.pooler)):
         if on and config.kind != "encoder":
             raise Problem(
                 "{setting} belongs to an encoder, which gives states: kind is {kind}, which needs a head; leave it out",
@@ -198,13 +189,13 @@ def _head(config: Config) -> None:
                 kind=config.kind,
             )
     for name, on in (
-        ("head_bias", config.head_bias),
-        ("output_scale", config.output_scale != 1.0),
-        ("output_softcap", config.output_softcap is not None),
+        ("head_bias", output.bias),
+        ("output_scale", output.scale != 1.0),
+        ("output_softcap", output.softcap is not None),
     ):
-        if on and config.head != "linear":
+        if on and output.head != "linear":
             raise Problem(
-                "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=config.head
+                "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=output.head
             )
 
 
@@ -212,16 +203,16 @@ def _blocks(config: Config) -> None:
     """Feed-forwards, experts and parallel blocks."""
     if any(word == "experts" for word in config.thinkers) and config.feed_forward == "none":
         raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
-    if config.embedding_width is not None and (config.head != "linear" or config.kind == "encoder-decoder"):
+    if config.embedding.width is not None and (config.output.head != "linear" or config.kind == "encoder-decoder"):
         raise Problem(
             "embedding_width belongs to head 'linear' of one stack: head is {head!r} and kind {kind}; leave it out",
-            head=config.head,
+            head=config.output.head,
             kind=config.kind,
         )
     if config.feed_forward == "none":
         if config.hidden is not None:
             raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=config.hidden)
-        if config.head == "mlm":
+        if config.output.head == "mlm":
             raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
     if config.parallel and config.kind == "encoder-decoder":
         raise Problem("parallel blocks have no memory to look at, and kind is {kind}: leave it out", kind=config.kind)
@@ -248,15 +239,15 @@ def _heads(config: Config) -> None:
             heads=config.n_head,
             groups=config.n_kv_head,
         )
-    if config.relative_buckets < 4:
+    if config.relative.buckets < 4:
         raise Problem(
             "relative_buckets is {buckets}: give 4 or more, a near and a far one for each direction",
-            buckets=config.relative_buckets,
+            buckets=config.relative.buckets,
         )
-    if config.position == "relative" and config.relative_distance <= config.relative_buckets // 2:
+    if config.position == "relative" and config.relative.distance <= config.relative.buckets // 2:
         raise Problem(
             "relative_distance is {distance}, but half of the {buckets} buckets are one distance each: give more "
             "than that",
-            buckets=config.relative_buckets,
-            distance=config.relative_distance,
+            buckets=config.relative.buckets,
+            distance=config.relative.distance,
         )

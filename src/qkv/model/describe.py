@@ -88,7 +88,7 @@ def parts(subject: Transformer | Config) -> list[Part]:
             part.flops += 2 * _keys(model.config, path) * module.n_head * width
         elif isinstance(module, StateMixer):
             part.flops += _state_flops(module)
-    headed = model.config.head != "none"
+    headed = model.config.output.head != "none"
     return [part for part in named.values() if part.parameters or part.flops or (part.name == "head" and headed)]
 
 
@@ -158,7 +158,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
     total = Part("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
     table = [["", *(say(NAMES[name], lang) for name in ("parameters", "share", "memory", "flops"))]]
     for row in [*rows, total]:
-        name = "head.tied" if row.name == "head" and config.tied else row.name
+        name = "head.tied" if row.name == "head" and config.embedding.tied else row.name
         table.append(
             [
                 say(NAMES[name], lang),

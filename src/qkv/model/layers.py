@@ -137,10 +137,10 @@ class ScaledHead(nn.Linear):
     embedding's, or narrower, as in the OPT of 350 M; logits kept within a cap, as Gemma 2 has them."""
 
     def __init__(self, config: Config) -> None:
-        narrow = config.embedding_width
-        super().__init__(narrow or config.width, config.vocab, bias=config.head_bias)
+        narrow = config.embedding.width
+        super().__init__(narrow or config.width, config.vocab, bias=config.output.bias)
         self.narrow = None if narrow is None else nn.Linear(config.width, narrow, bias=False)
-        self.scale, self.cap = config.output_scale, config.output_softcap
+        self.scale, self.cap = config.output.scale, config.output.softcap
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, N, C) → (B, N, V)."""
@@ -165,15 +165,15 @@ class MaskedHead(nn.Linear):
 
 def linear_head(config: Config) -> nn.Linear:
     """The vocabulary matrix: a logit per word, how well the state fits the word's vector."""
-    if config.output_scale != 1.0 or config.output_softcap is not None or config.embedding_width is not None:
+    if config.output.scale != 1.0 or config.output.softcap is not None or config.embedding.width is not None:
         return ScaledHead(config)
-    return nn.Linear(config.width, config.vocab, bias=config.head_bias)
+    return nn.Linear(config.width, config.vocab, bias=config.output.bias)
 
 
 HEADS: dict[str, Callable[[Config], nn.Module]] = {
     "linear": linear_head,
     "mlm": MaskedHead,
-    "classes": lambda config: nn.Linear(config.width, len(config.labels)),
+    "classes": lambda config: nn.Linear(config.width, len(config.output.labels)),
     "none": lambda config: nn.Identity(),  # the states themselves
 }
 
@@ -191,12 +191,12 @@ def state_mixer(word: str, config: Config, name: str) -> StateMixer:
     heads, values, groups, keys = config.state_sizes(word)
     eps = config.norm_eps
     if word == "retention":
-        return Retention(width, heads, keys, values, bias=bias, base=config.rotary_base, eps=eps, name=name)
+        return Retention(width, heads, keys, values, bias=bias, base=config.rotary.base, eps=eps, name=name)
     if word == "mamba2":
         return Mamba2(
-            width, heads, values, key_width=keys, groups=groups, taps=config.taps, bias=bias, eps=eps, name=name
+            width, heads, values, key_width=keys, groups=groups, taps=config.state.taps, bias=bias, eps=eps, name=name
         )
-    return GatedDelta(width, heads, groups, values, keys, taps=config.taps, eps=eps, name=name)
+    return GatedDelta(width, heads, groups, values, keys, taps=config.state.taps, eps=eps, name=name)
 
 
 def latent(config: Config, name: str) -> LatentAttention:
@@ -205,14 +205,14 @@ def latent(config: Config, name: str) -> LatentAttention:
     return LatentAttention(
         config.width,
         config.n_head,
-        rank=config.rank or max(config.width // 4, 8),
+        rank=config.latent.rank or max(config.width // 4, 8),
         head_width=head_width,
-        rope_width=config.rope_width or max(head_width // 2 // 2 * 2, 2),
-        value_width=config.value_width,
-        q_rank=config.q_rank,
+        rope_width=config.latent.rope_width or max(head_width // 2 // 2 * 2, 2),
+        value_width=config.latent.value_width,
+        q_rank=config.latent.q_rank,
         bias={"qkv", "out"} <= config.biased,
-        base=config.rotary_base,
-        scaling=config.rotary_scaling,
+        base=config.rotary.base,
+        scaling=config.rotary.scaling,
         scale=config.attention_scale,
         dropout=config.dropout,
         name=name,

@@ -8,7 +8,8 @@ qkv.i18n.Problem: experts.per_token is 9, but there are 8 experts: give 8 at mos
 from dataclasses import dataclass, fields
 from typing import get_args
 
-from ..i18n import Problem, all_of
+from ..i18n import Problem
+from .config_checks import check_kinds
 from .layer_pattern import choose
 from .words import FeedForwardKind, Score
 
@@ -34,19 +35,7 @@ class Experts:
 
     def __post_init__(self) -> None:
         choose("experts.score", self.score, get_args(Score))
-        for name in ("count", "per_token", "hidden", "shared", "groups", "groups_per_token"):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 53
-            if not whole and not (value is None and name in ("hidden", "shared")):
-                raise Problem(
-                    "{name} is {value}: give a whole number, 1 or more", name=f"experts.{name}", value=repr(value)
-                )
-        for name in ("normed", "balance"):
-            if not isinstance(value := getattr(self, name), bool):
-                raise Problem("{name} is {value}: give true or false", name=f"experts.{name}", value=repr(value))
-        scale: object = self.scale
-        if not isinstance(scale, int | float) or isinstance(scale, bool) or not 0 < scale <= 1e300:
-            raise Problem("{name} is {value}: give a number above 0", name="experts.scale", value=repr(scale))
+        check_kinds(self, {field.name: f"experts.{field.name}" for field in fields(self)})
         if self.count > MOST_EXPERTS:
             raise Problem(
                 "experts.count is {count}: {most} are the most that are built", count=self.count, most=MOST_EXPERTS
@@ -75,21 +64,3 @@ class Experts:
                 groups=self.groups,
                 size=size,
             )
-
-    @classmethod
-    def read(cls, values: object) -> "Experts":
-        """From names and values, as a file or a command line gives them."""
-        known = [field.name for field in fields(cls)]
-        if not isinstance(values, dict) or "count" not in values:
-            raise Problem(
-                'experts are {value}: give none, or an object such as {{"count": 8, "per_token": 2}}',
-                value=repr(values),
-            )
-        for name in values:
-            if name not in known:
-                raise Problem(
-                    "there is no setting {name!r}. All of them: {known}",
-                    name=f"experts.{name}",
-                    known=all_of(f"experts.{each}" for each in known),
-                )
-        return cls(**values)

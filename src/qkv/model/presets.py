@@ -1,6 +1,7 @@
 """Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published."""
 
 from .config import Config, Values
+from .config_groups import EmbeddingSettings, OutputSettings, RotarySettings, StateSettings
 
 _MODERN: Values = dict(position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out")
 PRESETS: dict[str, Config] = {
@@ -14,7 +15,7 @@ PRESETS: dict[str, Config] = {
         head_width=32,
         context=64,
         mixer="mamba2",
-        state_width=32,
+        state=StateSettings(width=32),
         **_MODERN | dict(position="none", qk_norm=None, feed_forward="none"),
     ),
     "tiny-bamba": Config(
@@ -23,8 +24,8 @@ PRESETS: dict[str, Config] = {
         n_head=4,
         context=64,
         mixer="mamba2×3 attention",
-        state_width=32,
-        rotary_fraction=0.5,
+        state=StateSettings(width=32),
+        rotary=RotarySettings(fraction=0.5),
         **_MODERN | dict(qk_norm=None),
     ),
     "tiny-qwen3-next": Config(
@@ -34,7 +35,7 @@ PRESETS: dict[str, Config] = {
         context=64,
         mixer="delta×3 attention",
         attention_gate=True,
-        rotary_fraction=0.25,
+        rotary=RotarySettings(fraction=0.25),
         **_MODERN | dict(norm="rms-centred", qk_norm="rms-centred"),
     ),
     "gpt2": Config(
@@ -63,9 +64,8 @@ PRESETS: dict[str, Config] = {
         norm_eps=1e-12,
         feed_forward="gelu",
         bias=True,
-        embedding_norm=True,
-        token_types=2,
-        head="mlm",
+        embedding=EmbeddingSettings(norm=True, token_types=2),
+        output=OutputSettings(head="mlm"),
         dropout=0.1,
     ),
     "classic": Config(
@@ -82,7 +82,7 @@ PRESETS: dict[str, Config] = {
         norm_eps=1e-5,
         feed_forward="relu",
         bias=True,
-        embedding_scale=512**0.5,
+        embedding=EmbeddingSettings(scale=512**0.5),
         dropout=0.1,
         init="torch",
     ),

@@ -65,25 +65,25 @@ class Transformer(nn.Module):
         self.config = config
         self.base = "?"  # where its weights came from, where adapters learn beside them,
         self.layout = ""  # and transformers' word for how they were written
-        self.embedding = nn.Embedding(config.vocab, config.embedding_width or config.width)
-        narrow = config.embedding_width
+        self.embedding = nn.Embedding(config.vocab, config.embedding.width or config.width)
+        narrow = config.embedding.width
         self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
         own_words = config.source_vocab  # the encoder's
         self.source_embedding = None if own_words is None else nn.Embedding(own_words, config.width)
         self.position = self._added()
-        self.types = nn.Embedding(config.token_types, config.width) if config.token_types else None
-        self.embedding_norm = self._norm() if config.embedding_norm else None
-        own = config.sides == "own"  # what stands above is then the encoder's alone
+        self.types = nn.Embedding(config.embedding.token_types, config.width) if config.embedding.token_types else None
+        self.embedding_norm = self._norm() if config.embedding.norm else None
+        own = config.embedding.sides == "own"  # what stands above is then the encoder's alone
         self.decoder_position = self._added() if own and config.position == "learned" else None
-        self.decoder_embedding_norm = self._norm() if own and config.embedding_norm else None
+        self.decoder_embedding_norm = self._norm() if own and config.embedding.norm else None
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._stack("encoder") if config.kind != "decoder" else None
         self.decoder = self._stack("decoder") if config.kind != "encoder" else None
         pre = config.norm_place != "post"  # after-norm blocks end in a norm already
         self.encoder_norm = self._norm() if pre and self.encoder is not None else None
         self.decoder_norm = self._norm() if pre and self.decoder is not None else None
-        self.pooler = nn.Linear(config.width, config.width) if config.pooler else None
-        self.head: Any = HEADS[config.head](config)
+        self.pooler = nn.Linear(config.width, config.width) if config.output.pooler else None
+        self.head: Any = HEADS[config.output.head](config)
         self.initialise()
         self.tie()
 
@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         >>> model.head.weight is model.embedding.weight
         True
         """
-        if self.config.tied and self.config.says_words:
+        if self.config.embedding.tied and self.config.says_words:
             self.head.weight = self.embedding.weight
 
     def _added(self) -> nn.Module | None:
@@ -113,15 +113,15 @@ class Transformer(nn.Module):
         position: nn.Module | None = None  # one for all layers of a side, or for those without a window
         if config.position == "rotary" and "attention" in config.mixers:
             position = Rotary(
-                head_width, config.rotary_base, scaling=config.rotary_scaling, fraction=config.rotary_fraction
+                head_width, config.rotary.base, scaling=config.rotary.scaling, fraction=config.rotary.fraction
             )
         elif config.position == "alibi":
             position = ALiBi(config.n_head)
         elif config.position == "relative":
-            position = Relative(config.n_head, config.relative_buckets, config.relative_distance, not decoder)
+            position = Relative(config.n_head, config.relative.buckets, config.relative.distance, not decoder)
         near = position
-        if isinstance(position, Rotary) and config.window_base is not None:
-            near = Rotary(head_width, config.window_base, fraction=config.rotary_fraction)
+        if isinstance(position, Rotary) and config.rotary.window_base is not None:
+            near = Rotary(head_width, config.rotary.window_base, fraction=config.rotary.fraction)
         cross = decoder and config.kind == "encoder-decoder"
         windows = config.windows[: config.layers[decoder]]
         return nn.ModuleList(
@@ -152,7 +152,7 @@ class Transformer(nn.Module):
         """
         if self.decoder is None:
             states = self.encode(ids, mask, types, at=at)
-            states = self.dropout(self.pool(states)) if self.config.head == "classes" else states
+            states = self.dropout(self.pool(states)) if self.config.output.head == "classes" else states
             return self.head(states) if labels is None else word_loss(self.head, states, labels)
         if types is not None:
             raise Problem("types are given but only an encoder has token types: leave them out")
@@ -267,7 +267,7 @@ class Transformer(nn.Module):
                 )
         x = embedding(ids)  # (B, N, C), or narrower
         x = x if self.widen is None else self.widen(x)
-        return x if self.config.embedding_scale == 1.0 else x * self.config.embedding_scale
+        return x if self.config.embedding.scale == 1.0 else x * self.config.embedding.scale
 
     def grows(self, length: int, before: int = 0) -> bool:
         """Do all angles change when a text grows from one length to another? Then nothing that was kept of it holds.
@@ -303,7 +303,7 @@ class Transformer(nn.Module):
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
         like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
-        latent = (config.rank or 0) + (config.rope_width or 0)
+        latent = (config.latent.rank or 0) + (config.latent.rope_width or 0)
         kept = [capacity if window is None else min(capacity, window + 1) for window in config.windows]
         numbers = 0
         for word, tokens in zip(config.mixers[: len(self.decoder)], kept, strict=False):
@@ -354,7 +354,7 @@ class Transformer(nn.Module):
         outputs = 1 + (config.kind == "encoder-decoder") + (config.feed_forward != "none")
         for name, module in self.named_modules():
             if isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=0.02 if config.tied or config.init == "normal" else 1.0)
+                nn.init.normal_(module.weight, std=0.02 if config.embedding.tied or config.init == "normal" else 1.0)
             elif isinstance(module, nn.Linear):
                 out = name.endswith((".out", ".down"))
                 if config.init == "zero-out":

@@ -92,7 +92,9 @@ def prepare(
     data = gather(options.task, folder, options.sources, base.tokenizer, progress, why)
     if data["kind"] == "labels":
         config = config.replace(head="classes", labels=tuple(data["labels"]), pooler=True)
-        why.append(("why.labels", {"n": len(config.labels), "labels": all_of(config.labels[:10]).say("en")}))
+        why.append(
+            ("why.labels", {"n": len(config.output.labels), "labels": all_of(config.output.labels[:10]).say("en")})
+        )
     rows, held, row = sizes(data["kind"], folder, config, changes.get("row"))
     if data["kind"] == "text" and row is not None and row < config.context:
         why.append(("why.row", {"row": row, "context": config.context}))
@@ -105,8 +107,7 @@ def prepare(
 
 def meant(changes: Changes) -> Changes:
     """What is asked for, of a run that goes on from a model: `context` is how long its rows are, the model stays as it is."""
-    known(changes)
-    changes = {"row" if name == "context" else name: value for name, value in changes.items()}
+    changes = {"row" if name == "context" else name: value for name, value in known(changes).items()}
     of_run = {field.name for field in fields(Settings)} | {"dropout"}
     if fixed := [name for name in changes if name not in of_run]:
         raise Problem(

@@ -52,7 +52,7 @@ def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
             asked=shown(wanted),
         )
 
-    known(options.changes)
+    changes = known(options.changes)
     if options.task not in (None, record["task"]):
         raise fixed("task", record["task"], options.task)
     if options.out is not None and options.out.resolve() != folder.resolve():
@@ -82,14 +82,15 @@ def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
     has = values(record)
     if options.preset is not None and not _same_preset(options.preset, record, has):
         raise fixed("--preset", record["preset"], options.preset)
-    for name, value in options.changes.items():
-        if name not in CHANGEABLE and not _equal(has[name], value):
-            raise fixed(name, has[name], value)
+    for name, value in changes.items():
+        if name not in CHANGEABLE and not _equal(has.get(name), value):
+            raise fixed(name, has.get(name), value)
 
 
 def values(record: RunRecord) -> Changes:
     """Every setting of a run by name, of the model and of the training."""
     every = Config.from_dict(record["model"]).to_dict() | settings_of(record).to_dict()
+    every |= {f"experts.{name}": value for name, value in (every["experts"] or {}).items()}
     return json.loads(json.dumps(every))  # as they would be asked for
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 from ..model.config import CHOICES as WORDS
 from ..model.config import Config
+from ..model.config_groups import NAMES
 from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
 
@@ -177,11 +178,16 @@ def _plans(value: object) -> bool:
     return True
 
 
-def known(changes: Changes) -> None:
-    """Refuse a name that is no setting, of the model or of the run, with the nearest that is one."""
-    every = sorted({field.name for kind in (Config, Settings) for field in fields(kind)})
-    for name in changes:
-        if name not in every:
+def known(changes: Changes) -> Changes:
+    """Return changes by the names that files have, rotary_base for rotary.base; a name that is no setting, of the model or
+    of the run, is refused with the nearest that is one."""
+    every = sorted({*Config().to_dict(), *(field.name for field in fields(Settings))})
+    named: Changes = {}
+    for name, value in changes.items():
+        group, _dot, inner = name.partition(".")
+        named[NAMES.get(group, {}).get(inner, name)] = value
+    for name in named:
+        if name not in every and not name.startswith("experts."):
             near = nearest(name, every)
             key = (
                 _("there is no setting {name}; did you mean '{near}'? All: {words}")
@@ -189,13 +195,13 @@ def known(changes: Changes) -> None:
                 else _("there is no setting {name}. All: {words}")
             )
             raise Problem(key, name=repr(name), near=near, words=all_of(every))
+    return named
 
 
 def both_set(config: Config, settings: Settings, changes: Changes) -> tuple[Config, Settings]:
     """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
-    known(changes)
-    of_model, of_run = ({field.name for field in fields(kind)} for kind in (Config, Settings))
-    config = config.replace(**{k: v for k, v in changes.items() if k in of_model})
+    changes, of_run = known(changes), {field.name for field in fields(Settings)}
+    config = config.replace(**{k: v for k, v in changes.items() if k not in of_run})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
 
 
@@ -262,6 +268,7 @@ def chosen(name: str, task: TaskName, changes: Changes) -> Chosen:
     >>> chosen("tiny", "lm", {"mixer": "latent"}).yielded
     {'qk_norm': 'rms'}
     """
+    changes = known(changes)
     if changes.get("kind", TASKS[task]) != TASKS[task]:
         raise Problem(
             "kind is {kind}: {task} trains a model of kind {needed}; leave kind out, or choose another task",

@@ -213,7 +213,7 @@ class Classification:
         from ..evaluation.classification import probabilities
 
         kept = [self.held.rows[i] for i in range(len(self.examples))]
-        labels, shares = model.config.labels, probabilities(model, kept)
+        labels, shares = model.config.output.labels, probabilities(model, kept)
         told = [f"{labels[int(row.argmax())]} {float(row.max()):.0%}" for row in shares]
         return "\n".join(
             f"{given} → {said} ({right})" for (given, right), said in zip(self.examples, told, strict=True)

@@ -60,17 +60,21 @@ def member(config: Config) -> str:
 def obstacles(config: Config) -> list[Message]:
     """What Marian has otherwise than BART, and the embedding's scale."""
     found, marian = plain_heads(config), member(config) == "marian"
-    if config.embedding_norm == marian:
-        found.append(need(f"embedding_norm={not marian}", config.embedding_norm))
+    if config.embedding.norm == marian:
+        found.append(need(f"embedding_norm={not marian}", config.embedding.norm))
     if marian and config.sinusoid != "halves":
         found.append(need("sinusoid='halves'", repr(config.sinusoid)))
     if marian and config.norm_place != "post":
         found.append(need("norm_place='post'", repr(config.norm_place)))
-    if config.embedding_scale not in (1.0, math.sqrt(config.width)):
-        found.append(need("embedding_scale = 1 | √width", config.embedding_scale))
-    if config.source_vocab is None and not config.tied:
-        found.append(need("tied=True, or source_vocab", config.tied))
-    if config.source_vocab is not None and not marian and (config.tied or config.source_vocab != config.vocab):
+    if config.embedding.scale not in (1.0, math.sqrt(config.width)):
+        found.append(need("embedding_scale = 1 | √width", config.embedding.scale))
+    if config.source_vocab is None and not config.embedding.tied:
+        found.append(need("tied=True, or source_vocab", config.embedding.tied))
+    if (
+        config.source_vocab is not None
+        and not marian
+        and (config.embedding.tied or config.source_vocab != config.vocab)
+    ):
         found.append(need("source_vocab=None", config.source_vocab))
     return found
 
@@ -105,7 +109,7 @@ def read_words(reading: Reading) -> dict[str, Value]:
 
 def write_words(config: Config) -> HfConfig:
     """Return them, the decoder's where the member has a word for it."""
-    theirs = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.tied)
+    theirs = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.embedding.tied)
     if member(config) != "marian":
         return theirs
     shared = config.source_vocab is None
@@ -173,8 +177,8 @@ def rows(config: Config) -> list[Row]:
         before = "decoder_" if side == "decoder" else ""
         if config.position == "learned":
             theirs = f"model.{side}.embed_positions.weight"
-            table += [Row(f"{before}position.table", theirs, unused=UNUSED if config.embedding_norm else 0)]
-        if config.embedding_norm:
+            table += [Row(f"{before}position.table", theirs, unused=UNUSED if config.embedding.norm else 0)]
+        if config.embedding.norm:
             table += linear(f"{before}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
         if config.norm_place == "pre":
             table += linear(f"{side}_norm", f"model.{side}.layer_norm", bias=True)
@@ -188,14 +192,14 @@ def rows(config: Config) -> list[Row]:
             table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
             table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
             table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    table += [Row("head.bias", "final_logits_bias", lifted=0)] * config.head_bias
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    table += [Row("head.bias", "final_logits_bias", lifted=0)] * config.output.bias
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:
     """BART always has biases, and positions and norms for each side, though both may be the same."""
     twice = {}
-    if config.sides == "shared":
+    if config.embedding.sides == "shared":
         twice = {f"decoder_{name}": state[name] for name in state if name.startswith(("position.", "embedding_norm."))}
     return twice | zero_biases(state)
 

@@ -63,9 +63,9 @@ UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the paddin
 
 def obstacles(config: Config) -> list[Message]:
     """A model with a head for words is published without its pooler."""
-    both = config.pooler and config.says_words
+    both = config.output.pooler and config.says_words
     words = Message("pooler=False, or head='none'")
-    return plain_heads(config) + [need(words, True, repr(config.head))] * both
+    return plain_heads(config) + [need(words, True, repr(config.output.head))] * both
 
 
 def read_head(reading: Reading, begins: str) -> dict[str, Value]:
@@ -86,9 +86,9 @@ def labels_of(theirs: HfConfig) -> tuple[str, ...]:
 
 def write_head(config: Config, name: str) -> HfConfig:
     """Return the class of transformers, and the names of the classes where there are any."""
-    labels = {str(i): label for i, label in enumerate(config.labels)}
+    labels = {str(i): label for i, label in enumerate(config.output.labels)}
     named = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
-    return named | dict(architectures=[f"{name}{CLASSES[config.head]}"])
+    return named | dict(architectures=[f"{name}{CLASSES[config.output.head]}"])
 
 
 def settings(name: str, begins: str, unused: int = 0) -> Table:
@@ -148,15 +148,15 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", bias=True)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.output.dense", bias=True)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.output.LayerNorm", bias=True)
-    if config.head == "classes":
+    if config.output.head == "classes":
         return table + linear("pooler", head["pooler"], bias=True) + linear("head", head["classes"], bias=True)
-    if config.head == "none":
-        return table + linear("pooler", f"{base}.pooler.dense", bias=True) * config.pooler
+    if config.output.head == "none":
+        return table + linear("pooler", f"{base}.pooler.dense", bias=True) * config.output.pooler
     table += linear("head.dense", head["dense"], bias=True)
     table += linear("head.norm", head["norm"], bias=True)
     table += [Row("head.bias", head["bias"])]
     # An untied head has its bias twice in their file, and theirs computes with the second.
-    return table + linear("head", head["matrix"], bias=True) * (not config.tied)
+    return table + linear("head", head["matrix"], bias=True) * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

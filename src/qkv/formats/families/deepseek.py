@@ -68,7 +68,7 @@ def obstacles(config: Config) -> list[Message]:
         found.append(need("experts.layers='dense×n experts×m'", repr(how.layers)))
     if config.width % config.n_head:
         found.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
-    if config.attention_scale is not None and (config.rotary_scaling or {}).get("kind") != "yarn":
+    if config.attention_scale is not None and (config.rotary.scaling or {}).get("kind") != "yarn":
         found.append(need("attention_scale=None", config.attention_scale))
     return found
 
@@ -100,10 +100,10 @@ def read_angles(reading: Reading) -> dict[str, Value]:
 def write_angles(config: Config) -> HfConfig:
     """Return both; the scale of scores is written as YaRN's magnitude."""
     theirs = write_rotary(config)
-    if config.attention_scale is not None and config.rotary_scaling is not None:
+    if config.attention_scale is not None and config.rotary.scaling is not None:
         width = value_of(config, "head_width") + value_of(config, "rope_width")
         root = math.sqrt(config.attention_scale * math.sqrt(width))
-        weight = 10 * (root - 1) / math.log(config.rotary_scaling["factor"])
+        weight = 10 * (root - 1) / math.log(config.rotary.scaling["factor"])
         theirs |= {name: theirs[name] | {"mscale_all_dim": weight} for name in ("rope_scaling", "rope_parameters")}
     return theirs
 
@@ -208,7 +208,7 @@ SETTINGS: Table = (
 def looks(config: Config, ours: str, theirs: str) -> list[Row]:
     """The rows of one latent attention."""
     bias = bool(config.bias)
-    if config.q_rank is None:
+    if config.latent.q_rank is None:
         table = linear(f"{ours}.q", f"{theirs}.q_proj", bias=False)
     else:
         table = linear(f"{ours}.q.0", f"{theirs}.q_a_proj", bias=bias)

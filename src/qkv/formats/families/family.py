@@ -178,7 +178,7 @@ def rename_to_theirs(family: Family, config: Config, state: State) -> State:
     rows = family.rows(config)
     _account("place", family, set(state) - {part for row in rows for part in row.parts})
     for row in rows:
-        name = row.theirs.removeprefix(family.prefix) if config.head == "none" else row.theirs
+        name = row.theirs.removeprefix(family.prefix) if config.output.head == "none" else row.theirs
         theirs[name] = row.write([state[part] for part in row.parts])
     return theirs
 
@@ -201,7 +201,7 @@ def rename_to_ours(family: Family, config: Config, tensors: Mapping[str, Tensor]
                 name=row.theirs,
                 shape=tuple(tensor.shape),
             ) from None
-    if config.tied and config.says_words:
+    if config.embedding.tied and config.says_words:
         ours["head.weight"] = ours["embedding.weight"]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         table = f"{side}.0.attention.position.table"  # one for all layers of a side
@@ -259,7 +259,7 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
         return names[a] != names[b] and not torch.equal(tensors[names[a]], tensors[names[b]])
 
     # A head of its own is what an untied config.json promises.
-    kept = [copy for copy in repeats if copy in names and (config.tied or copy in sides)]
+    kept = [copy for copy in repeats if copy in names and (config.embedding.tied or copy in sides)]
     apart = [copy for copy in kept if differ(copy, repeats[copy])]
     if not apart:
         return config, Respelled(tensors, names)
@@ -286,7 +286,7 @@ def settled(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> tu
         ),
         stacklevel=4,
     )
-    return config.replace(tied=config.tied and head not in apart), Respelled(tensors, names)
+    return config.replace(tied=config.embedding.tied and head not in apart), Respelled(tensors, names)
 
 
 # Settings that a message calls by our name: it is a common word, or theirs says it in another way.

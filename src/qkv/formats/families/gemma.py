@@ -56,8 +56,8 @@ def member(config: Config) -> str:
 def obstacles(config: Config) -> list[Message]:
     """Scaled embeddings, a scale of scores that is one over the root of a whole number, and what each version has not."""
     kind, found = member(config), []
-    if config.embedding_scale != math.sqrt(config.width):
-        found.append(need("embedding_scale = √width", config.embedding_scale))
+    if config.embedding.scale != math.sqrt(config.width):
+        found.append(need("embedding_scale = √width", config.embedding.scale))
     if config.width % config.n_head:
         found.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
     if config.attention_scale is not None and config.attention_scale != round(config.attention_scale**-2) ** -0.5:
@@ -74,8 +74,8 @@ def obstacles(config: Config) -> list[Message]:
         found.append(need("norm_place='both'", repr(config.norm_place)))
     if kind == "gemma" and config.feed_forward == "geglu":
         found.append(need("feed_forward='geglu-tanh'", repr(config.feed_forward)))
-    if kind != "gemma3_text" and config.window_base is not None:
-        found.append(need("window_base=None", config.window_base))
+    if kind != "gemma3_text" and config.rotary.window_base is not None:
+        found.append(need("window_base=None", config.rotary.window_base))
     return found
 
 
@@ -126,8 +126,8 @@ def read_bases(reading: Reading) -> dict[str, Value]:
 
 def write_bases(config: Config) -> HfConfig:
     """Return both, one table in the other."""
-    base = config.rotary_base if config.window_base is None else config.window_base
-    if config.window_base is None and config.window is not None and config.rotary_scaling is not None:
+    base = config.rotary.base if config.rotary.window_base is None else config.rotary.window_base
+    if config.rotary.window_base is None and config.window is not None and config.rotary.scaling is not None:
         raise Foreign("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
     theirs = write_rotary(config)
     near = {"rope_type": "default", "rope_theta": base}

@@ -56,7 +56,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2", bias=True)
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.mlp.c_fc", bias=True, transposed=True)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.c_proj", bias=True, transposed=True)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

@@ -58,8 +58,8 @@ SETTINGS: Table = (
         Form(lambda value, reading: True if value else "forward", lambda value, config: biased(config)),
     ),
     Rotary(share=0.25, share_name="rotary_pct", base_name="rotary_emb_base"),
-    written("rotary_pct", lambda config: config.rotary_fraction),
-    written("rotary_emb_base", lambda config: config.rotary_base),
+    written("rotary_pct", lambda config: config.rotary.fraction),
+    written("rotary_emb_base", lambda config: config.rotary.base),
 )
 
 
@@ -81,7 +81,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.dense_4h_to_h", bias=True)
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=True)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=True)
-    return table + [Row("head.weight", "embed_out.weight")] * (not config.tied)
+    return table + [Row("head.weight", "embed_out.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

@@ -193,7 +193,7 @@ def stack(
         table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def looks(config: Config, ours: str, theirs: str) -> list[Row]:

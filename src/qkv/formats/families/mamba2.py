@@ -120,7 +120,7 @@ def rows(config: Config) -> list[Row]:
         ours, theirs = f"decoder.{i}", f"backbone.layers.{i}"
         table += linear(f"{ours}.attention_norm", f"{theirs}.norm", bias=False)
         table += remembers(config, f"{ours}.attention", f"{theirs}.mixer")
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 MAMBA2 = Family(

@@ -51,7 +51,7 @@ def rows(config: Config) -> list[Row]:
             Row("position.table", "model.decoder.embed_positions.weight", unused=UNUSED),
         ],
     )
-    if config.embedding_width is not None:
+    if config.embedding.width is not None:
         table += linear("widen", "model.decoder.project_in", bias=False)
         table += linear("head.narrow", "model.decoder.project_out", bias=False)
     if config.norm_place == "pre":
@@ -64,7 +64,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=bias)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=bias)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied)
+    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

@@ -18,7 +18,7 @@ def obstacles(config: Config) -> list[Message]:
     found = plain_width(config)
     if config.window is not None and None in config.windows:
         found.append(need("window_layers='window'", repr(config.window_layers)))
-    scaling = config.rotary_scaling
+    scaling = config.rotary.scaling
     if scaling is not None and scaling["kind"] not in ("longrope", "ntk"):
         found.append(need("rotary_scaling=None | longrope", scaling["kind"]))
     return found
@@ -43,7 +43,7 @@ SETTINGS: Table = (
     Rotary({"original_max_position_embeddings": 4096}, share=1.0, respell=renamed),
     written(
         "original_max_position_embeddings",
-        lambda config: (config.rotary_scaling or {}).get("original", config.context),
+        lambda config: (config.rotary.scaling or {}).get("original", config.context),
     ),
 )
 

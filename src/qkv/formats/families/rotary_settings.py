@@ -76,11 +76,11 @@ def write_rotary(config: Config, said: bool = False) -> HfConfig:
 
     `said`: with the share of a head that is turned.
     """
-    base, scaling = config.rotary_base, config.rotary_scaling
+    base, scaling = config.rotary.base, config.rotary.scaling
     if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
-        width = int(value_of(config, "head_width") * config.rotary_fraction)
+        width = int(value_of(config, "head_width") * config.rotary.fraction)
         base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
-    share = {"partial_rotary_factor": config.rotary_fraction} if said else {}
+    share = {"partial_rotary_factor": config.rotary.fraction} if said else {}
     table: HfConfig | None = None
     if scaling is not None:
         names = SCALING[scaling["kind"]]

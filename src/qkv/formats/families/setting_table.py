@@ -20,7 +20,6 @@ from torch import Tensor
 
 from ...i18n import Message, Problem, _, all_of
 from ...model.config import Config
-from ...model.mixture import Experts
 
 Value = Any  # whatever JSON can hold: a file may say anything
 HfConfig = dict[str, Value]  # a config.json
@@ -296,8 +295,7 @@ def _shortest(ours: dict[str, Value]) -> Config:
         usual["value_width"] = head = ours["head_width"]
         ours["head_width"] = None if head * heads == width else head
     ours |= {name: None for name, value in usual.items() if name in ours and ours[name] == value}
-    experts = {name.partition(".")[2]: ours.pop(name) for name in list(ours) if name.startswith("experts.")}
-    config = Config(**ours | ({"experts": Experts(**experts)} if experts else {}))
+    config = Config(**ours)
     for word in {"mamba2", "delta"} & set(config.mixers):
         for name in ("n_state_head", "state_head_width", "n_state_group", "state_width"):
             shorter = config.replace(**{name: None})

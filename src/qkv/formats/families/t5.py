@@ -41,14 +41,14 @@ HOLDS: Holds = dict(
 def obstacles(config: Config) -> list[Message]:
     """Whether states are made smaller before the head hangs on whether that is the embedding's matrix."""
     both = config.kind == "encoder-decoder"
-    wanted = config.width**-0.5 if config.tied and both else 1.0
+    wanted = config.width**-0.5 if config.embedding.tied and both else 1.0
     found = unshared_heads(config)
-    if config.head != ("linear" if both else "none"):
-        found.append(need(f"head={'linear' if both else 'none'!r}", repr(config.head)))
-    if config.token_types:
-        found.append(need("token_types=0", config.token_types))
-    if config.output_scale != wanted:
-        found.append(need(f"output_scale={wanted!r}", repr(config.output_scale)))
+    if config.output.head != ("linear" if both else "none"):
+        found.append(need(f"head={'linear' if both else 'none'!r}", repr(config.output.head)))
+    if config.embedding.token_types:
+        found.append(need("token_types=0", config.embedding.token_types))
+    if config.output.scale != wanted:
+        found.append(need(f"output_scale={wanted!r}", repr(config.output.scale)))
     return found
 
 
@@ -90,7 +90,7 @@ def read_head(reading: Reading) -> dict[str, Value]:
 
 def write_head(config: Config) -> HfConfig:
     """Return both words by which transformers scales: the second since version 5."""
-    return dict(tie_word_embeddings=config.tied, scale_decoder_outputs=config.tied)
+    return dict(tie_word_embeddings=config.embedding.tied, scale_decoder_outputs=config.embedding.tied)
 
 
 OF_A_DECODER = Form(lambda value, reading: None if alone(reading) else value, lambda value, config: value)
@@ -139,7 +139,9 @@ def rows(config: Config) -> list[Row]:
             for part, word in words.items():
                 table += linear(f"{ours}.{part}", f"{theirs}.DenseReluDense.{word}", bias=False)
             table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.tied and config.head == "linear")
+    return table + [Row("head.weight", "lm_head.weight")] * (
+        not config.embedding.tied and config.output.head == "linear"
+    )
 
 
 # The embedding may stand there once for each side and once more as the head; an old file has a bias that is never used.

@@ -130,7 +130,7 @@ def says(model: Transformer, states: Tensor) -> Tensor:
     with torch.no_grad():
         logits = logits_of(model, states.reshape(-1, states.shape[-1])).float()
         logits = logits.view(*states.shape[:-1], logits.shape[-1])
-    if model.config.head == "none" or logits.shape[-1] != model.config.vocab:
+    if model.config.output.head == "none" or logits.shape[-1] != model.config.vocab:
         raise wordless(model)
     return logits
 
