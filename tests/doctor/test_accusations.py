@@ -329,3 +329,28 @@ def test_a_scale_that_the_configuration_gives_is_the_callers():
         assert report.verdict == "right", report.findings
     source = parse(CONFIGURED.replace(" / self.scale", ""))
     assert [each.id for each in check(source.load("Attention"), source=source, name="Attention").findings] == ["S2"]
+
+
+EMBEDDED = """
+import torch
+from torch import nn
+
+class PositionalEncoding(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.words = nn.Embedding(vocab_size, d_model)
+        self.d_model = d_model
+
+    def forward(self, ids):
+        n, channel = torch.arange(ids.shape[1], dtype=torch.float64)[:, None], torch.arange(self.d_model)
+        angle = n / 10000 ** (2 * (channel // 2) / self.d_model)
+        table = torch.where(channel % 2 == 0, angle.sin(), angle.cos())
+        return self.words(ids) * self.d_model ** 0.5 + table
+"""
+
+
+def test_a_table_is_looked_at_beside_the_words_that_it_is_added_to():
+    for code, expected in ((EMBEDDED, []), (EMBEDDED.replace("(channel // 2)", "channel"), ["R1"])):
+        source = parse(code)
+        report = check(source.load("PositionalEncoding"), source=source, name="PositionalEncoding")
+        assert [each.id for each in report.findings] == expected and report.verdict != "partly", report

@@ -77,6 +77,7 @@ def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | N
     if error < 2e-4:
         return case
     if np.abs(one).max() > 1.001 or not re.search(r"sin", (says.segment or "sin")):
+        case.miss("numbers", _("the numbers of the table: they are those of no known formula"))
         return case
     case.add("R1", change=error, why=_why(one))
     return case
@@ -159,8 +160,27 @@ def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, st
         ):
             got = _try(owner, given)
             if got is not None and got.shape[-2:] == (N, WIDTH):
-                return got.reshape(-1, N, WIDTH), learned, "positions", built.text, False
+                rest = _beside_words(owner, given) if learned else None
+                got = got if rest is None else rest
+                return got.reshape(-1, N, WIDTH), learned and rest is None, "positions", built.text, False
     return None
+
+
+def _beside_words(owner: Any, given: Any) -> Array | None:
+    """What is added to vectors of tokens, each times one number; None where they are all there is."""
+    words = [one for one in owner.modules() if isinstance(one, nn.Embedding)] if isinstance(owner, nn.Module) else []
+    if len(words) != 1 or not isinstance(given, Tensor):
+        return None
+    vectors: list[Array] = []
+    handle = words[0].register_forward_hook(lambda _module, _given, made: vectors.append(to_numpy(made)))
+    output, other = _try(owner, given), _try(owner, torch.zeros_like(given))
+    handle.remove()
+    if len(vectors) != 2 or output is None or other is None or not output.shape == other.shape == vectors[0].shape:
+        return None
+    between, change = vectors[0] - vectors[1], output - other
+    factor = float((between * change).sum() / ((between**2).sum() or 1.0))
+    rest = output - factor * vectors[0]
+    return rest if np.abs(change - factor * between).max() < 1e-9 < np.abs(rest).max() else None
 
 
 def _sequence_first(owner: Any) -> bool:
