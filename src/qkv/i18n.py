@@ -1,7 +1,7 @@
 """How qkv speaks: English stands where it is said; `locale/` has the other languages, as gettext keeps them.
 
-A sentence is marked by what takes it: `say("…")`, `Problem("…")`, `Notice("…")`, `Message("…")`, or `_("…")` where it is
-kept for later. It is looked up when it is said, never before, so texts of class bodies obey --lang too. Values are named
+A sentence is marked by what takes it: `say("…")`, `echo("…")`, `Problem("…")`, `Notice("…")`, `Message("…")`, or `_("…")`
+where it is kept for later. It is looked up when it is said, never before, so texts of class bodies obey --lang too. Values are named
 in braces and filled in after the lookup: no f-strings inside. `make words` brings locale/zh_CN.po up to date.
 
 >>> say("{n} heads", "en", n=3), say("layer {layer} has {n} heads", "en", layer=0, n=0.123456)
@@ -19,7 +19,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 LOCALE = os.path.join(os.path.dirname(__file__), "locale")
 LONGEST = 1500  # characters that an error quotes
@@ -103,6 +103,11 @@ def say(sentence: "str | Spoken | Message | Listed", lang: str | None = None, /,
         return _Short(value) if isinstance(value, float) else value
 
     return translated(sentence, spoken).format(**{name: shown(value) for name, value in values.items()})
+
+
+def echo(sentence: "str | Spoken | Message | Listed", stream: TextIO | None = None, /, **values: object) -> None:
+    """Print what `say` gives, to stdout or to another stream."""
+    print(say(sentence, **values), file=stream)
 
 
 class _Short(float):

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from ..i18n import Problem, language, say
+from ..i18n import Problem, echo, language, say
 from .model_options import model_arguments, open_model
 from .output_path import FIGURES, check_place
 
@@ -70,11 +70,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"picture": pixels.astype(int).tolist(), **looked}, ensure_ascii=False))
     else:
         if options.demo:
-            print(
-                say(
-                    "a small model that ships with qkv, it knows digits and four shapes; made by: {command}",
-                    command=MADE_BY,
-                )
+            echo(
+                "a small model that ships with qkv, it knows digits and four shapes; made by: {command}",
+                command=MADE_BY,
             )
         for each in told:
             print(f"\n{each.text}\n{drawing.terminal(pixels, each)}")
@@ -84,4 +82,4 @@ def run(options: argparse.Namespace) -> None:
         drawing.page(pixels, told, options.out, title=picture.name)
     for file in (options.png, options.out):
         if file is not None and not options.json:
-            print(say("wrote {path}", path=file))
+            echo("wrote {path}", path=file)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, say
+from ..i18n import Problem, echo, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import whole
 
@@ -71,11 +71,9 @@ def run(options: argparse.Namespace) -> None:
         talk.answer(options.text)
         return
     if sys.stdin.isatty():
-        print(
-            say(
-                "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
-                model=options.model or DEFAULT,
-            )
+        echo(
+            "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
+            model=options.model or DEFAULT,
         )
     while (said := _ask()) is not None:
         if said == "/new":
@@ -152,5 +150,5 @@ class Talk:
                     most=self.options.most,
                 )
             del self.messages[first : first + 2]
-            print(say("(the context is full: the oldest question and answer are forgotten)"), file=sys.stderr)
+            echo("(the context is full: the oldest question and answer are forgotten)", sys.stderr)
         return ids

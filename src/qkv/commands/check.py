@@ -20,6 +20,7 @@ from ..doctor.report import SIGNS, Report, width_of_terminal, worst
 from ..i18n import Message, Problem, quoted, say
 from ..terminal.screen import draw, live, plain
 from ..terminal.text_grid import clip, left, width
+from .option_checks import check_range
 
 EXAMPLES = [
     "qkv check mymodel.py:MultiHeadAttention",
@@ -146,12 +147,8 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
     """Return what the options say about the attention; raise where they can't be meant."""
     from .check_targets import read_call, read_pairs
 
-    if not 1 <= options.seconds <= 86400:
-        raise Problem(
-            "{option} is {value}: give {wanted}", option="--seconds", value=options.seconds, wanted="1 … 86400"
-        )
-    if options.heads is not None and not 1 <= options.heads <= 4096:
-        raise Problem("{option} is {value}: give {wanted}", option="--heads", value=options.heads, wanted="1 … 4096")
+    check_range("--seconds", options.seconds, 1, 86400)
+    check_range("--heads", options.heads, 1, 4096)
     settings = {
         "heads": options.heads,
         "causal": options.causal,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..doctor.source.file import read
-from ..i18n import Problem, all_of, say
+from ..i18n import Problem, _, all_of, say
 
 ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "frequencies", "positions")
 
@@ -105,12 +105,12 @@ def read_pairs(option: str, text: str | None, example: str) -> dict[str, object]
         json.dumps(pairs)
         return pairs
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        raise Problem(
-            "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
-            option=option,
-            text=text,
-            example=example,
-        ) from None
+        raise _not_pairs(option, text, example) from None
+
+
+def _not_pairs(option: str, text: str | None, example: str) -> Problem:
+    sentence = _("--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}")
+    return Problem(sentence, option=option, text=text, example=example)
 
 
 def read_call(text: str | None) -> dict[str, object] | None:
@@ -127,10 +127,5 @@ def read_call(text: str | None) -> dict[str, object] | None:
                 example=example,
             )
         if not isinstance(name, str):
-            raise Problem(
-                "--{option} is {text!r}: write it as name=value pairs, as in --{option} {example}",
-                option="call",
-                text=text,
-                example=example,
-            )
+            raise _not_pairs("call", text, example)
     return pairs

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ..disk.atomic_files import write_file
-from ..i18n import Problem, _, language, say
+from ..i18n import Problem, _, echo, language, say
 from ..terminal.progress import bar
 
 SAMPLES = Path(__file__).parent.parent / "demo" / "samples"
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
                     print(store.get(name, progress))
             else:
                 key = _("removed {name}") if store.remove(name) else _("{name} was not here")
-                print(say(key, name=name))
+                echo(key, name=name)
 
 
 def _sample(folders: list[str]) -> None:
@@ -78,7 +78,7 @@ def _sample(folders: list[str]) -> None:
         lines.append(say("wrote {path}", path=target))
     print("\n".join(lines))
     book = folder / ("mybook-zh.txt" if language() == "zh" else "mybook.txt")
-    print(say("Train on them, as in  {example}", example=f"qkv train lm --text {book}"))
+    echo("Train on them, as in  {example}", example=f"qkv train lm --text {book}")
 
 
 def _list() -> None:
@@ -90,11 +90,10 @@ def _list() -> None:
         place = store.path(item.name)
         note = say(item.note)
         rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(place or say("not here yet"))))
-    widths = [max(text_grid.width(row[i]) for row in rows) for i in range(4)]
-    for row in rows:
-        print("  ".join([*(text_grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)), row[4]]))
+    for line in text_grid.aligned(rows, words=range(5)):
+        print(line.rstrip())
     print("\n" + say("Get one with  qkv data get NAME"))
-    print(say("Small files to try everything with:  qkv data sample FOLDER"))
+    echo("Small files to try everything with:  qkv data sample FOLDER")
 
 
 def _prepare(options: argparse.Namespace) -> None:
@@ -106,21 +105,17 @@ def _prepare(options: argparse.Namespace) -> None:
     from ..train.reasons import REASONS
 
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
-    print(
-        say(
-            REASONS[text.reason(options.tokenizer, made)],
-            kind=made.kind,
-            vocab=made.vocab,
-        )
+    echo(
+        REASONS[text.reason(options.tokenizer, made)],
+        kind=made.kind,
+        vocab=made.vocab,
     )
     made.save(options.out)
     with bar(say("cutting the text into tokens")) as progress:
         tokens = text.prepare(corpus, made, options.out, progress=progress)
-    print(
-        say(
-            "{train} tokens to learn from and {validation} to test with, in {folder}",
-            train=f"{len(tokens.train):,}",
-            validation=f"{len(tokens.validation):,}",
-            folder=options.out,
-        )
+    echo(
+        "{train} tokens to learn from and {validation} to test with, in {folder}",
+        train=f"{len(tokens.train):,}",
+        validation=f"{len(tokens.validation):,}",
+        folder=options.out,
     )

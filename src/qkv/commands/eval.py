@@ -6,11 +6,12 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, say
+from ..i18n import Problem, echo, say
 from ..library import store
 from ..terminal import text_grid
 from ..terminal.progress import bar
 from .model_options import model_arguments, open_any, which_model, wrong_kind
+from .option_checks import check_range, given_options
 from .text_input import PIPE, check, hint_at_file, read
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ EXAMPLES = [
     "qkv eval --model runs/classify-reviews-minilm --pairs reviews-test.tsv",
     "qkv eval --model smollm2 --text mybook.txt --json",
 ]
-OF_A_TEXT, OF_PAIRS = ("context", "stride", "tokens"), ("beam", "most", "each")
+OF_A_TEXT, OF_PAIRS = "context stride tokens", "beam most each"
 MOST = 128  # tokens of a translation, where nobody says how many
 
 
@@ -65,18 +66,15 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     """Refuse what can't be meant before anything is loaded."""
     for name in ("context", "stride", "beam", "most"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise Problem("{option} is {value}: give {wanted}", option=f"--{name}", value=value, wanted="1, 2, 3, …")
+        check_range(f"--{name}", getattr(options, name), 1)
     given = [each for each in (options.text, options.file, options.pairs) if each is not None]
     if not given:
         raise Problem("say what to measure it on: --text FILE or --pairs TSV, as in  {example}", example=EXAMPLES[0])
     if len(given) > 1:
         raise Problem("give one thing to measure it on: a text, --text FILE or --pairs TSV")
     wrong, what = (OF_A_TEXT, "--text") if options.pairs is not None else (OF_PAIRS, "--pairs")
-    for name in wrong:
-        if getattr(options, name) not in (None, False):
-            raise Problem("{option} goes with {what}: leave it out", option=f"--{name}", what=what)
+    for option in given_options(options, wrong):
+        raise Problem("{option} goes with {what}: leave it out", option=option, what=what)
     if options.model is None:
         raise which_model("eval")
 
@@ -105,26 +103,22 @@ def _text(options: argparse.Namespace) -> int:
         print(f"{loss:8.3f}  {show(text)}")
     if pieces:
         print()
-    print(
-        say(
-            "{model} on {name}: {tokens} tokens, {bytes} bytes",
-            model=options.model,
-            name=name,
-            tokens=f"{len(score.nats):,}",
-            bytes=f"{score.spelled:,}",
-        )
+    echo(
+        "{model} on {name}: {tokens} tokens, {bytes} bytes",
+        model=options.model,
+        name=name,
+        tokens=f"{len(score.nats):,}",
+        bytes=f"{score.spelled:,}",
     )
     _tell(score)
     if score.windows > 1:
-        print(
-            say(
-                "read in {windows} windows of {context} tokens, a new one every {stride}: each token is scored once, after the "
-                "{least} to {context} before it",
-                windows=f"{score.windows:,}",
-                context=f"{score.context:,}",
-                stride=f"{score.stride:,}",
-                least=f"{score.context - score.stride + 1:,}",
-            )
+        echo(
+            "read in {windows} windows of {context} tokens, a new one every {stride}: each token is scored once, after the "
+            "{least} to {context} before it",
+            windows=f"{score.windows:,}",
+            context=f"{score.context:,}",
+            stride=f"{score.stride:,}",
+            least=f"{score.context - score.stride + 1:,}",
         )
     return 0
 
@@ -191,7 +185,7 @@ def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Prob
     """Print the lines that can't be used, in their order, which is returned."""
     problems = sorted(problems, key=lambda each: each[0])
     for line, problem in problems:
-        print(say("line {line}: {problem}", line=line, problem=problem), file=sys.stderr)
+        echo("line {line}: {problem}", sys.stderr, line=line, problem=problem)
     return problems
 
 
@@ -201,7 +195,7 @@ def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
 
 def _print_left_out(problems: list[tuple[int, Problem]]) -> None:
     if problems:
-        print(say("lines left out, as named above: {n}", n=len(problems)), file=sys.stderr)
+        echo("lines left out, as named above: {n}", sys.stderr, n=len(problems))
 
 
 def _pairs_as_json(
@@ -233,31 +227,27 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
             print(f"{'':18}  {say('wanted: {target}', target=pair.target)}")
     if options.each:
         print()
-    print(
-        say(
-            "{model} on {name}: {pairs} pairs, {tokens} target tokens, {bytes} bytes",
-            model=options.model,
-            name=options.pairs,
-            pairs=f"{len(score.pairs):,}",
-            tokens=f"{len(score.nats):,}",
-            bytes=f"{score.spelled:,}",
-        )
+    echo(
+        "{model} on {name}: {pairs} pairs, {tokens} target tokens, {bytes} bytes",
+        model=options.model,
+        name=options.pairs,
+        pairs=f"{len(score.pairs):,}",
+        tokens=f"{len(score.nats):,}",
+        bytes=f"{score.spelled:,}",
     )
     _tell(score)
     for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
         if metric is not None:
             print(f"{word} {metric.score:.2f}  ({metric.signature})")
-    print(say("exact match {share}", share=f"{score.exact:.1%}"))
+    echo("exact match {share}", share=f"{score.exact:.1%}")
     if score.cut:
-        print(
-            say(
-                "{n} of {all} translations were cut after {most} tokens, before their end, and count as they are: --most N "
-                "allows more",
-                n=score.cut,
-                all=len(score.pairs),
-                most=most,
-            ),
-            file=sys.stderr,
+        echo(
+            "{n} of {all} translations were cut after {most} tokens, before their end, and count as they are: --most N "
+            "allows more",
+            sys.stderr,
+            n=score.cut,
+            all=len(score.pairs),
+            most=most,
         )
 
 
@@ -270,9 +260,8 @@ def _labels(
 ) -> int:
     from ..evaluation.classification import score_labels
 
-    for name in ("beam", "most"):
-        if getattr(options, name) is not None:
-            raise Problem("{option} goes with translations: leave it out for a classifier", option=f"--{name}")
+    for option in given_options(options, "beam most"):
+        raise Problem("{option} goes with translations: leave it out for a classifier", option=option)
     with bar(say("reading {name}", name=options.pairs)) as progress:
         score = score_labels(model, tokenizer, pairs, progress=progress)
     problems = _print_problems([*problems, *score.problems])
@@ -296,21 +285,19 @@ def _labels(
         print(f"{each.line:6}  {share:6.1%}  {said}  {right}  {each.text}")
     if options.each:
         print()
-    print(say("{model} on {name}: {n} texts", model=options.model, name=options.pairs, n=f"{len(score.lines):,}"))
-    print(
-        say(
-            "accuracy {accuracy} · macro F1 {f1} · loss {loss} nats per text",
-            accuracy=f"{score.accuracy:.1%}",
-            f1=f"{score.macro_f1:.3f}",
-            loss=f"{score.loss:.4f}",
-        )
+    echo("{model} on {name}: {n} texts", model=options.model, name=options.pairs, n=f"{len(score.lines):,}")
+    echo(
+        "accuracy {accuracy} · macro F1 {f1} · loss {loss} nats per text",
+        accuracy=f"{score.accuracy:.1%}",
+        f1=f"{score.macro_f1:.3f}",
+        loss=f"{score.loss:.4f}",
     )
     print()
     heads = [say("label"), say("texts"), say("precision"), say("recall"), "F1"]
     rows = [[c.label, f"{c.texts:,}", f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}"] for c in score.classes]
     _table([heads, *rows])
     print()
-    print(say("confusion: a line for what a text is, a column for what it was told to be"))
+    echo("confusion: a line for what a text is, a column for what it was told to be")
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
     _print_left_out(problems)
@@ -319,10 +306,8 @@ def _labels(
 
 def _table(rows: list[list[str]]) -> None:
     """The first column to the left, the others to the right."""
-    wide = [max(text_grid.width(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        first, rest = text_grid.left(row[0], wide[0]), zip(row[1:], wide[1:], strict=True)
-        print("  " + "  ".join([first, *(text_grid.right(cell, width) for cell, width in rest)]))
+    for line in text_grid.aligned(rows):
+        print(f"  {line}")
 
 
 def _numbers(score: "Losses") -> dict[str, float]:
@@ -331,11 +316,9 @@ def _numbers(score: "Losses") -> dict[str, float]:
 
 
 def _tell(score: "Losses") -> None:
-    print(
-        say(
-            "loss {loss} nats per token · perplexity {perplexity} · {bits} bits per byte",
-            loss=f"{score.loss:.4f}",
-            perplexity=f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}",
-            bits=f"{score.bits_per_byte:.4f}",
-        )
+    echo(
+        "loss {loss} nats per token · perplexity {perplexity} · {bits} bits per byte",
+        loss=f"{score.loss:.4f}",
+        perplexity=f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}",
+        bits=f"{score.bits_per_byte:.4f}",
     )

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..i18n import say
+from ..i18n import echo, say
 from .model_options import open_model
 
 EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to hf --out my-model"]
@@ -32,8 +32,4 @@ def run(options: argparse.Namespace) -> None:
     ends = {"none": "", "classes": "ForSequenceClassification"}.get(model.config.output.head, ends)
     auto = f"AutoModel{ends}"
     how = f"{auto}.from_pretrained({str(folder)!r})"
-    print(
-        say(
-            "wrote {folder} in the {layout} layout; transformers loads it: {how}", folder=folder, layout=layout, how=how
-        )
-    )
+    echo("wrote {folder} in the {layout} layout; transformers loads it: {how}", folder=folder, layout=layout, how=how)

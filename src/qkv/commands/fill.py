@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, _, say
+from ..i18n import Problem, _, echo, say
 from ..terminal import text_grid
 from .model_options import model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         for word, probability in guesses:
             print(f"  {text_grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
     if tokenizer.kind in PIECES:
-        print(say(PIECES[tokenizer.kind], n=tokenizer.vocab), file=sys.stderr)
+        echo(PIECES[tokenizer.kind], sys.stderr, n=tokenizer.vocab)
     return 0
 
 

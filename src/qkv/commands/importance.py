@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, say
+from ..i18n import echo, say
 from ..terminal import text_grid
 from ..terminal.progress import bar
 from ..tracing.views.token_labels import PARTS
 from .model_options import model_arguments, open_any, which_model
+from .option_checks import check_range
 from .text_input import PIPE, text_arguments, whole
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Switch each head off in turn and list those that were missed most."""
-    if options.top < 1:
-        raise Problem("{option} is {value}: give {wanted}", option="--top", value=options.top, wanted="1, 2, 3, …")
+    check_range("--top", options.top, 1)
     if options.model is None:
         raise which_model("importance")
     text, long = whole(options.text, options.file, EXAMPLES[0]), options.file is not None or options.text == PIPE
@@ -49,15 +49,13 @@ def run(options: argparse.Namespace) -> None:
         piece = min(PIECE, asked.context or PIECE)
         texts = [ids[i : i + piece] for i in range(0, len(ids), piece) if len(ids[i : i + piece]) > 1]
         texts = texts[: max(MOST // piece, 1)]
-        print(say("{used} of the file's {tokens} tokens are used", used=sum(map(len, texts)), tokens=len(ids)))
+        echo("{used} of the file's {tokens} tokens are used", used=sum(map(len, texts)), tokens=len(ids))
     with bar(say("switching heads off")) as progress:
         found = importance(model, texts, tokenizer, progress=progress, resume=options.keep)
-    print(
-        say(
-            "{n} heads of {model}, by how much the loss on this text changes without each (layer.head, both from 0):",
-            n=len(found),
-            model=options.model,
-        )
+    echo(
+        "{n} heads of {model}, by how much the loss on this text changes without each (layer.head, both from 0):",
+        n=len(found),
+        model=options.model,
     )
     shown = found[: options.top]
     wide = max(text_grid.width(_name(row)) for row in shown)
@@ -66,9 +64,7 @@ def run(options: argparse.Namespace) -> None:
         name = text_grid.left(_name(row), wide)
         print(f"  {name}  {row.change:+.4f}  {'█' * round(30 * max(row.change, 0) / largest)}")
     helped = sum(row.change > 0 for row in found)
-    print(
-        say("{helped} heads lower the loss, {others} don't, on this text.", helped=helped, others=len(found) - helped)
-    )
+    echo("{helped} heads lower the loss, {others} don't, on this text.", helped=helped, others=len(found) - helped)
 
 
 def _name(row: "Importance") -> str:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..i18n import say
+from ..i18n import echo, say
 from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
 from ..terminal import text_grid
@@ -91,26 +91,26 @@ def run(options: argparse.Namespace) -> None:
     for table in told.tables(found):
         print(f"{table}\n")
     print(wrapped(told.shows(found)) + "\n")
-    print(say("wrote {path}", path=out))
+    echo("wrote {path}", path=out)
 
 
 def _announced(name: str, progress: Progress) -> Progress:
     """The same, but what the first small step promises is said once."""
     expected = None
 
-    def tell(done: float, total: float) -> None:
+    def announce(done: float, total: float) -> None:
         nonlocal expected
         if expected is None and total >= WORTH_SAYING:
-            print(
-                say(
-                    "{name} will take about {seconds} s here, by a first small step", name=name, seconds=f"{total:.0f}"
-                ),
-                file=sys.stderr,
+            echo(
+                "{name} will take about {seconds} s here, by a first small step",
+                sys.stderr,
+                name=name,
+                seconds=f"{total:.0f}",
             )
         expected = total
         progress(done, total)
 
-    return tell
+    return announce
 
 
 def listing() -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..disk.atomic_files import write_file
-from ..i18n import Problem, _, nearest, say, unknown
+from ..i18n import Problem, _, echo, nearest, say, unknown
 from ..lessons import lesson
 from ..lessons.exercise_folder import FILE, Folder
 
@@ -54,14 +54,12 @@ def run(options: argparse.Namespace) -> int:
     """One of the actions; gives 0 right, 1 wrong, 2 could not run."""
     folder = Folder.here(options.folder)
     if folder.damaged is not None:
-        print(
-            say(
-                "{file} could not be read and was put aside as {aside}; your exercises are untouched. To count again: "
-                "qkv learn check all",
-                file=folder.path / FILE,
-                aside=folder.damaged.name,
-            ),
-            file=sys.stderr,
+        echo(
+            "{file} could not be read and was put aside as {aside}; your exercises are untouched. To count again: "
+            "qkv learn check all",
+            sys.stderr,
+            file=folder.path / FILE,
+            aside=folder.damaged.name,
         )
     what, *which = options.what or [""]
     if what not in ACTIONS:
@@ -110,26 +108,20 @@ def _show(folder: Folder, word: str) -> int:
             print(f"  {mark} " + say("{number}  {title}  ({library})", number=f"{at:2}", title=title, library=library))
         print()
     if name is None:
-        print(
-            say(
-                "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
-                last=len(lesson.COURSE),
-            )
+        echo(
+            "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
+            last=len(lesson.COURSE),
         )
         return 0
     folder.copy(name)
     folder.save()
     title = lesson.COURSE[lesson.number(name) - 1].title
-    print(
-        say("Exercise {number}, {title}, is in {file}", number=lesson.number(name), title=title, file=folder.file(name))
-    )
-    print(
-        say(
-            "Open {file} in an editor, fill it in, then\n  qkv learn check{more}      grade it\n  qkv learn "
-            "watch{more}      grade it on every save\n  qkv learn hint{more}       a hint, stronger each time",
-            file=folder.file(name),
-            more=_more(folder, name),
-        )
+    echo("Exercise {number}, {title}, is in {file}", number=lesson.number(name), title=title, file=folder.file(name))
+    echo(
+        "Open {file} in an editor, fill it in, then\n  qkv learn check{more}      grade it\n  qkv learn "
+        "watch{more}      grade it on every save\n  qkv learn hint{more}       a hint, stronger each time",
+        file=folder.file(name),
+        more=_more(folder, name),
     )
     return 0
 
@@ -157,7 +149,7 @@ def _check(folder: Folder, place: Path, name: str) -> int:
 
 def _tell(folder: Folder, name: str, grade: "Grade") -> None:
     title = lesson.COURSE[lesson.number(name) - 1].title
-    print(say(VERDICTS[grade.verdict], number=lesson.number(name), title=title, passed=grade.passed, total=grade.total))
+    echo(VERDICTS[grade.verdict], number=lesson.number(name), title=title, passed=grade.passed, total=grade.total)
     for sentence in grade.says:
         print("  " + say(sentence).replace("\n", "\n  "))
     if grade.lines > LINES or len(grade.printed) > CHARACTERS:
@@ -226,22 +218,18 @@ def _hint(folder: Folder, name: str, yes: bool) -> int:
     hints = lesson.load(name).hints_for(folder.steps.get(name, ""))
     at = folder.next_hint(name, len(hints))
     if at == len(hints):
-        print(
-            say(
-                "Those were all the hints for exercise {number}. Grading says more about your own answer (qkv learn "
-                "check {number}); the last resort is  qkv learn solution {number}",
-                number=lesson.number(name),
-            )
+        echo(
+            "Those were all the hints for exercise {number}. Grading says more about your own answer (qkv learn "
+            "check {number}); the last resort is  qkv learn solution {number}",
+            number=lesson.number(name),
         )
     else:
-        print(
-            say(
-                "Hint {n} of {last}, exercise {number}: {hint}",
-                n=at + 1,
-                last=len(hints),
-                number=lesson.number(name),
-                hint=hints[at],
-            )
+        echo(
+            "Hint {n} of {last}, exercise {number}: {hint}",
+            n=at + 1,
+            last=len(hints),
+            number=lesson.number(name),
+            hint=hints[at],
         )
     return 0
 
@@ -252,7 +240,7 @@ def _solution(folder: Folder, name: str, yes: bool) -> int:
     text = lesson.write(name, solved=True)
     write_file(place, text)
     print(text)
-    print(say("A solution, also in {file}", file=place))
+    echo("A solution, also in {file}", file=place)
     return 0
 
 
@@ -269,14 +257,12 @@ def _reset(folder: Folder, name: str, yes: bool) -> int:
             )
         )
         if answer.strip().lower() not in ("y", "yes", "是", "好"):
-            print(say("left as it is"))
+            echo("left as it is")
             return 0
     kept = folder.reset(name)
-    print(
-        say(
-            _("{file} is as it was at first; yours is in {kept}") if kept else _("{file} is as it was at first"),
-            file=place,
-            kept=kept,
-        )
+    echo(
+        _("{file} is as it was at first; yours is in {kept}") if kept else _("{file} is as it was at first"),
+        file=place,
+        kept=kept,
     )
     return 0

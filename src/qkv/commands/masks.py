@@ -4,7 +4,8 @@ import argparse
 import json
 
 from ..attention import masks
-from ..i18n import Problem, say
+from ..i18n import say
+from .option_checks import check_range
 
 EXAMPLES = [
     "qkv masks causal",
@@ -35,8 +36,7 @@ def run(options: argparse.Namespace) -> None:
     """Draw each mask and, where there are several, what all of them allow."""
     n, m = options.n, options.n if options.keys is None else options.keys
     for option, value in (("--n", n), ("--keys", m)):
-        if not 1 <= value <= 4096:
-            raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted="1 … 4096")
+        check_range(option, value, 1, 4096)
     rules = [masks.parse(text) for text in options.mask]
     if len(rules) > 1:
         whole = rules[0]

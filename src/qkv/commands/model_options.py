@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..i18n import Message, Problem, all_of, one_of, say
+from ..i18n import Message, Problem, all_of, echo, one_of, say
 from ..terminal.progress import bar
 
 if TYPE_CHECKING:
@@ -135,10 +135,7 @@ def drawing(options: argparse.Namespace, tokenizer: "Tokenizer", **usual: float)
     obeyed = {name: value for name, value in said.items() if name not in given and value is not None}
     if obeyed and not options.quiet:
         told = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in obeyed.items())
-        print(
-            say("as the model's files say: {names} (an option on the command line goes before it)", names=told),
-            file=sys.stderr,
-        )
+        echo("as the model's files say: {names} (an option on the command line goes before it)", sys.stderr, names=told)
     return usual | obeyed | given
 
 
@@ -189,12 +186,10 @@ class Pace:
         speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
         reading = self.prompt / max(self.first, 1e-9)
         numbers = dict(prompt=self.prompt, before=self.first, made=self.made)
-        print(
-            say(
-                "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
-                **numbers,
-                reading=f"{reading:.0f}",
-                speed=f"{speed:.1f}",
-            ),
-            file=sys.stderr,
+        echo(
+            "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
+            sys.stderr,
+            **numbers,
+            reading=f"{reading:.0f}",
+            speed=f"{speed:.1f}",
         )

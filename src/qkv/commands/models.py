@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..i18n import Listed, Problem, _, all_of, language, say
+from ..i18n import Listed, Problem, _, all_of, echo, language, say
 from ..terminal.progress import bar
 
 EXAMPLES = [
@@ -73,7 +73,7 @@ def _get(name: str) -> None:
     store.find(name, "model")
     with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
         place = store.get(name, progress)
-    print(say("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place))
+    echo("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place)
 
 
 def _show(name: str) -> None:
@@ -81,7 +81,7 @@ def _show(name: str) -> None:
 
     model, tokenizer = open_model(name, "show")
     print(model.describe())
-    print(say("Tokenizer: {tokenizer!r}", tokenizer=tokenizer))
+    echo("Tokenizer: {tokenizer!r}", tokenizer=tokenizer)
 
 
 def _why(name: str) -> bool:
@@ -93,14 +93,14 @@ def _why(name: str) -> bool:
     from ..model.describe import headline
 
     finding = why(name)
-    print(say("{place}: {what}", place=finding.place, what=finding.what))
+    echo("{place}: {what}", place=finding.place, what=finding.what)
     if finding.config is not None:
         print("  " + headline(finding.config))
         print("  " + say("understood: {settings}", settings=Listed(finding.settings(), " · ")))
     if finding.loads:
-        print(say("Nothing stands in the way: it loads.  qkv models show {name}", name=name))
+        echo("Nothing stands in the way: it loads.  qkv models show {name}", name=name)
         return True
-    print(say("What stands in the way:"))
+    echo("What stands in the way:")
     for obstacle in finding.obstacles:
         print(f"  - {obstacle.say(language())}")
     return False
@@ -130,13 +130,11 @@ def _verify(names: list[str]) -> None:
             )
             continue
         size = sum(file.stat().st_size for file in files) / 1e6
-        print(
-            say(
-                "{name}: {n} files, {size} MB, each is what was fetched (sha256)",
-                name=name,
-                n=len(files),
-                size=f"{size:.0f}",
-            )
+        echo(
+            "{name}: {n} files, {size} MB, each is what was fetched (sha256)",
+            name=name,
+            n=len(files),
+            size=f"{size:.0f}",
         )
     if wrong is not None:
         raise wrong
@@ -146,23 +144,22 @@ def _remove(name: str) -> None:
     from ..library import store
 
     store.find(name, "model")
-    print(say(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name))
+    echo(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name)
 
 
 def _list() -> None:
     from ..library import store
     from ..terminal import text_grid
 
-    rows = []
+    rows, below = [], []
     for item in store.listing("model"):
         place = store.path(item.name)
         note = say(item.note) + (f" ({item.credit})" if item.credit else "")
         here = str(place) if place else f"qkv models get {item.name}"
-        rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence, note, here))
-    widths = [max(text_grid.width(row[i]) for row in rows) for i in range(4)]
-    for row in rows:
-        print("  ".join(text_grid.left(cell, w) for cell, w in zip(row[:4], widths, strict=True)))
-        print(f"    {row[4]}\n    {row[5]}")
+        rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence))
+        below.append(f"    {note}\n    {here}")
+    for line, more in zip(text_grid.aligned(rows, words=range(4)), below, strict=True):
+        print(f"{line}\n{more}")
     print(
         "\n"
         + say(

@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..i18n import Message, Problem, _, language, quoted, say
+from ..i18n import Message, Problem, _, echo, language, quoted, say
 from ..terminal.progress import bar, passing
 from ..terminal.screen import draw
 from .model_options import model_arguments, open_any, which_model
+from .option_checks import apart
 from .output_path import FIGURES, check_place
 from .text_input import text_arguments, whole
 
@@ -116,12 +117,12 @@ def run(options: argparse.Namespace) -> None:
         print("\n" + report.without(model, tokenizer, options.without))
     if options.save is not None:
         trace.save(options.save)
-        print(say("wrote {path}", path=options.save))
+        echo("wrote {path}", path=options.save)
     if options.png is not None:
         from ..draw import plots
 
         plots.head(trace, layer, head, by=report.by, part=report.part, path=options.png)
-        print(say("wrote {path}", path=options.png))
+        echo("wrote {path}", path=options.png)
     if options.out is not None:
         _page(options, report, layer, head)
 
@@ -151,13 +152,9 @@ def _check(options: argparse.Namespace) -> None:
     for way, others in APART.items():
         for other in others.split():
             if _given(options, way) and _given(options, other):
-                raise Problem(
-                    "{one} doesn't go with {other}: leave one of them out", one=_flag(way), other=_flag(other)
-                )
+                raise apart(_flag(way), _flag(other))
     if options.cross and options.part not in (None, "cross"):
-        raise Problem(
-            "{one} doesn't go with {other}: leave one of them out", one="--cross", other=f"--part {options.part}"
-        )
+        raise apart("--cross", f"--part {options.part}")
     if options.without and (options.demo or options.trace is not None):
         raise Problem("--without needs the model itself, not a kept trace: give --model")
     if not options.demo and options.to is not None and options.from_ is None:
@@ -193,12 +190,10 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
             first=(report.part, layer, head),
             by=report.by,
         )
-    print(
-        say(
-            "wrote {path} ({size}): open it in a browser, no network needed",
-            path=options.out,
-            size=f"{options.out.stat().st_size / 1e6:.1f} MB",
-        )
+    echo(
+        "wrote {path} ({size}): open it in a browser, no network needed",
+        path=options.out,
+        size=f"{options.out.stat().st_size / 1e6:.1f} MB",
     )
     for line in report.carried(whole, layer if options.layer is not None else None):
         print(line)
@@ -209,7 +204,7 @@ def _demo(options: argparse.Namespace) -> Trace:
     from ..tracing.views.demo_traces import CAT, demo_of, demo_traces
 
     for name, trace in demo_traces().items():
-        print(say("{name}: {model} on “{text}”", name=name, model=trace.model, text=trace.text))
+        echo("{name}: {model} on “{text}”", name=name, model=trace.model, text=trace.text)
     print()
     chosen = demo_of(CAT if options.text is None else options.text)
     if chosen is None:
@@ -242,12 +237,10 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
 
         if (shipped := demo_of(text)) is None:
             raise
-        print(
-            say(
-                "The model isn't here ({reason}).\nThis is the same sentence from the trace that ships with qkv, "
-                "recorded from that model; any other text needs the model itself.",
-                reason=quoted(problem),
-            )
+        echo(
+            "The model isn't here ({reason}).\nThis is the same sentence from the trace that ships with qkv, "
+            "recorded from that model; any other text needs the model itself.",
+            reason=quoted(problem),
         )
         return shipped, None, None
     from ..tracing.record.recorder import trace
@@ -274,7 +267,7 @@ def _syntax(options: argparse.Namespace) -> None:
     with bar(say("reading sentences")) as progress:
         relations = syntax(model, tokenizer, options.syntax or None, progress=progress)
     print(relations.show())
-    print(say("Layers and heads count from 0."))
+    echo("Layers and heads count from 0.")
 
 
 def _watch(options: argparse.Namespace) -> None:
@@ -302,12 +295,10 @@ def _watch(options: argparse.Namespace) -> None:
         print(report.link_growth(traces, steps, layer, head))
     else:
         if len(traces) > 3:
-            print(
-                say(
-                    "Shown are the first, the middle and the last; --from and --to follow a link through all of them, --png "
-                    "draws up to {n}.",
-                    n=MOMENTS,
-                )
+            echo(
+                "Shown are the first, the middle and the last; --from and --to follow a link through all of them, --png "
+                "draws up to {n}.",
+                n=MOMENTS,
             )
         for heading, picture in report.growth(traces, steps, layer, head):
             print("\n" + heading)
@@ -316,9 +307,9 @@ def _watch(options: argparse.Namespace) -> None:
         from ..draw import plots
 
         plots.growth(traces, layer, head, by=report.by, part=report.part, lang=language(), path=options.png)
-        print(say("wrote {path}", path=options.png))
+        echo("wrote {path}", path=options.png)
     if options.out is not None:
-        print(say("The page is of the last evaluation, step {step}.", step=steps[-1]))
+        echo("The page is of the last evaluation, step {step}.", step=steps[-1])
         title = report.trace.model + " · " + say("step {step}", step=steps[-1])
         _page(options, report, layer, head, title=title)
 

@@ -18,6 +18,7 @@ from ..i18n import Problem, _, all_of, say, unknown
 from ..tracing.views.token_labels import PARTS, Tokens
 from .matrix_input import mask_of, names_of, read_matrices, shape_of
 from .model_options import model_arguments, open_model
+from .option_checks import apart, check_range, given_options
 from .output_path import FIGURES, check_place
 from .text_input import PIPE, check, hint_at_file, whole
 
@@ -35,6 +36,7 @@ EXAMPLES = [
 ]
 PADDING = "[PAD]"
 WIDEST = 4096
+DEFAULTS = {"heads": 1, "head": 0}
 MATRICES = (".json", ".npz")  # a file with another ending holds a text
 
 POSITIONS = {
@@ -129,12 +131,11 @@ def run(options: argparse.Namespace) -> None:
     if options.png is not None:
         check_place(options.png, FIGURES)
     if options.json and options.png is not None:
-        raise Problem("{one} doesn't go with {other}: leave one of them out", one="--json", other="--png")
+        raise apart("--json", "--png")
     if options.text == PIPE or (options.file is not None and Path(options.file).suffix.lower() not in MATRICES):
         options.text, options.file = whole(options.text, options.file, EXAMPLES[0]), None
-    for option, value in (("--heads", options.heads), ("--tiles", options.tiles)):
-        if value is not None and value < 1:
-            raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted="1, 2, 3, …")
+    check_range("--heads", options.heads, 1)
+    check_range("--tiles", options.tiles, 1)
     if options.mixer is not None:
         _mixer(options)
         return
@@ -144,16 +145,12 @@ def run(options: argparse.Namespace) -> None:
         preamble, done, named = _from_model(options)
         options.head = 0  # the only one that is left
     else:
-        for option in ("layer", "part"):
-            if getattr(options, option) is not None:
-                raise Problem("{option} goes with --model", option=f"--{option}")
+        for option in given_options(options, "layer part"):
+            raise Problem("{option} goes with --model", option=option)
         preamble, done = _from_text(options) if options.file is None else _from_file(options)
         named = _words(_query_names(done))
     heads = done.scores.shape[-3] if done.headed else 1
-    if not 0 <= options.head < heads:
-        raise Problem(
-            "{option} is {value}: give {wanted}", option="--head", value=options.head, wanted=f"0 … {heads - 1}"
-        )
+    check_range("--head", options.head, 0, heads - 1)
     rows = [] if options.word is None else named.places(options.word)
     blocks = None if options.tiles is None else _tiles(done, options)
     if options.json:
@@ -185,14 +182,10 @@ def _mixer(options: argparse.Namespace) -> None:
 
     if options.mixer not in KINDS:
         raise unknown("--mixer", options.mixer, KINDS)
-    given = {"--file": options.file, "--mask": options.mask, "--position": options.position, "--memory": options.memory}
-    given |= {"--model": options.model, "--layer": options.layer, "--part": options.part}
-    given |= {"--no-scale": options.no_scale or None, "--heads": None if options.heads == 1 else options.heads}
-    given |= {"--decay": options.decay if options.mixer != "retention" else None, "--head": options.head or None}
-    for option, value in given.items():
-        if value is not None:
-            other = f"--mixer {options.mixer}"
-            raise Problem("{one} doesn't go with {other}: leave one of them out", one=option, other=other)
+    decay = "" if options.mixer == "retention" else "decay"
+    names = f"file mask position memory model layer part no_scale heads {decay} head"
+    for option in given_options(options, names, DEFAULTS):
+        raise apart(option, f"--mixer {options.mixer}")
     if options.decay is not None and not 0 < options.decay <= 1:
         raise Problem(
             "{option} is {value}: give {wanted}", option="--decay", value=options.decay, wanted="0 < γ ≤ 1, 0.9"
@@ -272,16 +265,12 @@ def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
     words = tokens(options.text)
     if not words:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
-    if options.dim is None and 4 * options.heads > WIDEST:
-        raise Problem(
-            "{option} is {value}: give {wanted}", option="--heads", value=options.heads, wanted=f"1 … {WIDEST // 4}"
-        )
+    if options.dim is None:
+        check_range("--heads", options.heads, 1, WIDEST // 4)
     dim = 4 * options.heads if options.dim is None else options.dim
     seed = options.seed or 0
-    if not 1 <= dim <= WIDEST:
-        raise Problem("{option} is {value}: give {wanted}", option="--dim", value=dim, wanted=f"1 … {WIDEST}")
-    if seed < 0:
-        raise Problem("{option} is {value}: give {wanted}", option="--seed", value=seed, wanted="0, 1, 2, …")
+    check_range("--dim", dim, 1, WIDEST)
+    check_range("--seed", seed, 0)
     return words, dim, word_vectors(words, dim, seed)
 
 
@@ -331,14 +320,8 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
 
 
 def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
-    given = {"--file": options.file, "--mask": options.mask, "--dim": options.dim, "--position": options.position}
-    given |= {"--memory": options.memory, "--seed": options.seed, "--no-scale": options.no_scale or None}
-    given |= {"--heads": None if options.heads == 1 else options.heads}
-    for option, value in given.items():
-        if value is not None:
-            raise Problem(
-                "{option} doesn't go with --model, whose numbers are all its own: leave it out", option=option
-            )
+    for option in given_options(options, "file mask dim position memory seed no_scale heads", DEFAULTS):
+        raise Problem("{option} doesn't go with --model, whose numbers are all its own: leave it out", option=option)
     model, tokenizer = open_model(options.model, "steps", yes=options.yes)
     from ..tracing.record.recorder import trace
 
@@ -380,14 +363,8 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
 
 
 def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
-    inside = {"--dim": options.dim, "--position": options.position, "--memory": options.memory}
-    for option, value in inside.items():
-        if value is not None:
-            raise Problem(
-                "{option} goes with a text, not with --file: put it into the file ({inside})",
-                option=option,
-                inside="x, w_q, w_k, w_v, memory",
-            )
+    for option in given_options(options, "dim position memory"):
+        raise _of_a_text(option, "x, w_q, w_k, w_v, memory")
     if options.seed is not None:
         raise Problem("--seed draws vectors for a text; with --file nothing is drawn: leave it out")
     tables = read_matrices(options.file)
@@ -402,17 +379,19 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
             raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=shape)
     if "q" in tables:
         if options.heads != 1:
-            raise Problem(
-                "{option} goes with a text, not with --file: put it into the file ({inside})",
-                option="--heads",
-                inside="q: (1, heads, N, D)",
-            )
+            raise _of_a_text("--heads", "q: (1, heads, N, D)")
         done = from_qkv(tables["q"], tables["k"], tables["v"], mask, scale, **names)
     else:
         weights: dict[str, Any] = {key: tables.get(key) for key in ("w_q", "w_k", "w_v", "w_o", "memory")}
         done = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
     shapes = ", ".join(f"{key} {shape_of(tables[key])}" for key in tables if not key.endswith("names"))
     return [say("Read from {file}: {what}.", file=options.file, what=shapes)], done
+
+
+def _of_a_text(option: str, inside: str) -> Problem:
+    return Problem(
+        "{option} goes with a text, not with --file: put it into the file ({inside})", option=option, inside=inside
+    )
 
 
 def _query_names(done: Steps) -> tuple[str, ...]:

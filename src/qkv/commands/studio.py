@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, say
+from ..i18n import Problem, echo, say
+from .option_checks import check_range
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,8 +44,7 @@ def run(options: argparse.Namespace) -> int:
             "add --i-know",
             host=options.host,
         )
-    if options.port is not None and not 0 <= options.port <= 65535:
-        raise Problem("{option} is {value}: give {wanted}", option="--port", value=options.port, wanted="0 … 65535")
+    check_range("--port", options.port, 0, 65535)
     folders = [Path(folder) for folder in options.folders or (["runs"] if Path("runs").is_dir() else [])]
     for folder in folders:
         if not folder.exists():
@@ -57,12 +57,12 @@ def run(options: argparse.Namespace) -> int:
     listener = _listener(options.host, options.port)
     port = listener.getsockname()[1]
     if (options.port is None and port != PORT) or options.port not in (None, 0, port):
-        print(say("port {taken} is taken: using {port}", taken=options.port or PORT, port=port), file=sys.stderr)
+        echo("port {taken} is taken: using {port}", sys.stderr, taken=options.port or PORT, port=port)
     names = () if options.host in LOOPBACK else (options.host, socket.gethostname())
     app = Studio(port, folders, names=names)
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{host}:{port}/?token={app.token}"
-    print(say("qkv studio is at {address}", address=address))
+    echo("qkv studio is at {address}", address=address)
     print(say("Ctrl-C ends it."), flush=True)
     config = uvicorn.Config(
         app,

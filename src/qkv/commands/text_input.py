@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ..i18n import Message, Notice, Problem, say
+from ..i18n import Message, Notice, Problem, _, echo, say
 from ..library import store
 from ..process import streams
 from ..terminal.progress import bar
@@ -21,6 +21,7 @@ from ..terminal.progress import bar
 Ready = TypeVar("Ready")
 
 PIPE = "-"
+TWO_WAYS = _("give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}")
 
 
 def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
@@ -40,10 +41,7 @@ def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = 
 def whole(text: str | None, file: str | None, example: str) -> str:
     """The one text: given as it is, by - or by a file; without the line end that closes it there."""
     if text is not None and file is not None:
-        raise Problem(
-            "give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}",
-            example=example,
-        )
+        raise Problem(TWO_WAYS, example=example)
     if file is not None or text == PIPE:
         text = re.sub(r"[\r\n]+\Z", "", read(PIPE if file is None else file))
     elif text is not None:
@@ -57,10 +55,7 @@ def whole(text: str | None, file: str | None, example: str) -> str:
 def lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
     """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
     if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
-        raise Problem(
-            "give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}",
-            example=example,
-        )
+        raise Problem(TWO_WAYS, example=example)
     if file is not None or texts == [PIPE]:
         rows = read(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
         return [row.removesuffix("\r") for row in (rows if rows[-1] else rows[:-1])]
@@ -90,7 +85,7 @@ def answer_lines(
             if row.strip():
                 ready[number] = prepare(row)
         except Problem as problem:
-            print(say("line {line}: {problem}", line=number + 1, problem=problem), file=sys.stderr)
+            echo("line {line}: {problem}", sys.stderr, line=number + 1, problem=problem)
             left_out += 1
     with bar(what) as progress:
         done = 0
@@ -106,7 +101,7 @@ def answer_lines(
         for number in range(len(rows)):
             print(one_line(next(coming)) if number in ready else "", flush=True)
     if left_out:
-        print(say("lines left out, as named above: {n}", n=left_out), file=sys.stderr)
+        echo("lines left out, as named above: {n}", sys.stderr, n=left_out)
     return 1 if left_out else 0
 
 
@@ -149,10 +144,7 @@ def _piped() -> bytes:
     if "stdin" in streams.replaced:
         raise Problem("- reads from a pipe, and there is none")
     if sys.stdin.isatty():
-        print(
-            say("type the text, then end it with Ctrl-D on a line of its own (Windows: Ctrl-Z and Enter)"),
-            file=sys.stderr,
-        )
+        echo("type the text, then end it with Ctrl-D on a line of its own (Windows: Ctrl-Z and Enter)", sys.stderr)
     return sys.stdin.buffer.read()
 
 

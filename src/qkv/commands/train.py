@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..i18n import Problem, _, say
+from ..i18n import Problem, _, echo, say
 from ..terminal.progress import bar, clock
 from ..terminal.screen import live
 from .model_options import fetch
@@ -302,14 +302,12 @@ class Line:
         if self.quiet:
             return
         model, settings = self.going.model, self.going.settings
-        print(
-            say(
-                "{n} parameters: {layers} layers, width {width}, vocabulary {vocab}",
-                n=f"{model.count():,}",
-                layers=model.config.n_layer,
-                width=model.config.width,
-                vocab=model.config.vocab,
-            )
+        echo(
+            "{n} parameters: {layers} layers, width {width}, vocabulary {vocab}",
+            n=f"{model.count():,}",
+            layers=model.config.n_layer,
+            width=model.config.width,
+            vocab=model.config.vocab,
         )
         from ..train.reasons import REASONS
 
@@ -328,7 +326,7 @@ class Line:
                 "{more}"
             )
         )
-        print(say(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps))
+        echo(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps)
 
     def report(self, line: Metrics) -> None:
         """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..i18n import Problem, _, say
+from ..i18n import Problem, _, echo, say
 from .model_options import check_choices, model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
 
@@ -87,14 +87,12 @@ def run(options: argparse.Namespace) -> int:
             if most == options.most
             else say("the model has {context} positions; translate shorter pieces", context=most)
         )
-        print(
-            say(
-                "({n} cut after {most} tokens, where the translation had not ended: {longer})",
-                n=cut,
-                most=most,
-                longer=longer or say("--most N allows more"),
-            ),
-            file=sys.stderr,
+        echo(
+            "({n} cut after {most} tokens, where the translation had not ended: {longer})",
+            sys.stderr,
+            n=cut,
+            most=most,
+            longer=longer or say("--most N allows more"),
         )
     return code
 

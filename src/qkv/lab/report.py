@@ -36,12 +36,7 @@ class Table(NamedTuple):
     words: tuple[int, ...] = (0,)
 
     def __str__(self) -> str:
-        lines = [list(self.header), *map(list, self.rows)]
-        wide = [max(text_grid.width(line[c]) for line in lines) for c in range(len(self.header))]
-        shown = [
-            "  ".join((text_grid.left if c in self.words else text_grid.right)(line[c], w) for c, w in enumerate(wide))
-            for line in lines
-        ]
+        shown = text_grid.aligned([self.header, *self.rows], self.words)
         shown.insert(1, "─" * text_grid.width(shown[0]))
         return "\n".join([self.title, *("  " + line.rstrip() for line in shown)])
 

@@ -171,7 +171,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
     lines = [
         headline(config, lang),
         "",
-        *_columns(table),
+        *text_grid.aligned(table),
         "",
     ]
     note = (
@@ -308,14 +308,3 @@ def _short(value: int) -> str:
         if value >= size:
             return f"{value / size:.1f} {sign}"
     return f"{value} "
-
-
-def _columns(table: list[list[str]]) -> list[str]:
-    wide = [max(text_grid.width(row[c]) for row in table) for c in range(len(table[0]))]
-    return [
-        (
-            text_grid.left(row[0], wide[0])
-            + "".join("  " + text_grid.right(cell, w) for cell, w in zip(row[1:], wide[1:], strict=True))
-        )
-        for row in table
-    ]

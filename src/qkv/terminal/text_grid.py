@@ -10,7 +10,7 @@ import bisect
 import itertools
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 
 def width(text: str) -> int:
@@ -37,6 +37,16 @@ def clip(text: str, cells: int) -> str:
         return text
     kept = list(itertools.accumulate(map(width, text)))
     return text[: bisect.bisect_right(kept, cells - 1)] + "…"
+
+
+def aligned(rows: Sequence[Sequence[str]], words: Container[int] = (0,)) -> list[str]:
+    """A line per row, its cells two blanks apart: columns stand right, as numbers do, but for `words`.
+
+    >>> aligned([["我", "12"], ["it", "3"]])
+    ['我  12', 'it   3']
+    """
+    wide = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join((left if c in words else right)(cell, wide[c]) for c, cell in enumerate(row)) for row in rows]
 
 
 def number(value: float, digits: int = 3) -> str:
