@@ -19,7 +19,7 @@ from unittest import mock
 
 from ..i18n import Notice, Problem, _, say
 from . import Course, Progress, Results, Row, report, small_step
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -213,7 +213,7 @@ def tables(results: Results) -> list[report.Table]:
     measured = report.table(
         say(
             "One attention, forward, {heads} × {width} wide, window {window} (— : one matrix would be too large)",
-            **{name: sizes[name] for name in ("heads", "width", "window")},
+            **sizes,
         ),
         ["n", *(f"{say(CALLED[kind])} {say(WHAT[what])}" for what, kind in CELLS)],
         LENGTHS,
@@ -235,83 +235,59 @@ def tables(results: Results) -> list[report.Table]:
     ]
 
 
-SPEAKS = {
-    "law": _(
-        "{kind}: time grows as n^{time}, memory as n^{memory}; at n = {n} that makes about {seconds} and {bytes}."
-    ),
-    "matrix": _(
-        "One matrix of {n} × {n} weights has {entries} entries and takes {bytes} in float32, for one head of one layer."
-    ),
-    "saves": _(
-        "The fused kernel computes the same numbers without holding that matrix, in 1/{ratio} of the memory there."
-    ),
-    "saves little": _(
-        "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
-    ),
-    "step": _(
-        "A whole training step takes {plain} with plain attention and {fused} with the fused kernel ({ratio} "
-        "times as fast): attention is only a part of it."
-    ),
-    "not compiled": _("--compile measures a compiled step too."),
-    "compiled": _("Compiled, it takes {seconds} ({ratio} times as fast as fused), after {first} for the first step."),
-    "fits": _("The laws of time miss no measured point that they are fitted to by more than {off}."),
-    "doesn't fit": _(
-        "But the times don't lie on such laws (a measured point is off by {off}), so their exponents and what "
-        "they give for long texts say little: measure again on a quiet machine, or with longer texts."
-    ),
-    **WHY,
-}
-
-
 def shows(results: Results) -> str:
     """The laws, the matrix nobody can hold, and the training step."""
-    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+    return report.told(_sentences(results), results["busy"])
 
 
-def _findings(results: Results) -> Iterator[tuple[str, Row]]:
-    """Yield the key of each sentence that the numbers call for, with what fills it."""
-    laws, matrix, n = results["laws"], results["matrix"], f"{results['sizes']['to']:,}"
-    for kind in KINDS:
-        yield (
-            "law",
-            dict(
-                kind=say(CALLED[kind]),
-                time=f"{laws[kind]['seconds_exponent']:.2f}",
-                memory=f"{laws[kind]['bytes_exponent']:.2f}",
-                n=n,
-                seconds=report.duration(laws[kind]["seconds"]),
-                bytes=report.amount(laws[kind]["bytes"]),
-            ),
-        )
-    yield "matrix", dict(n=n, entries=report.power_of_ten(matrix["entries"]), bytes=report.amount(matrix["bytes"]))
-    ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
-    shown = f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"
-    yield "saves" if ratio > 1.5 else "saves little", dict(ratio=shown)
-    plain, fused, *compiled = results["steps"]
-    yield (
-        "step",
-        dict(
-            plain=report.duration(plain["seconds"]),
-            fused=report.duration(fused["seconds"]),
-            ratio=f"{plain['seconds'] / fused['seconds']:.2f}",
-        ),
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
+    laws, n = results["laws"], results["sizes"]["to"]
+    law = _(
+        "{kind}: time grows as n^{seconds_exponent:.2f}, memory as n^{bytes_exponent:.2f}; at n = {n:,} that makes about "
+        "{seconds:duration} and {bytes:amount}."
     )
+    for kind in KINDS:
+        yield sentence(law, kind=say(CALLED[kind]), n=n, **laws[kind])
+    matrix = _(
+        "One matrix of {n:,} × {n:,} weights has {entries:power} entries and takes {bytes:amount} in float32, for one head "
+        "of one layer."
+    )
+    yield sentence(matrix, n=n, **results["matrix"])
+    ratio = laws["plain"]["bytes"] / laws["fused"]["bytes"]
+    saves = _(
+        "The fused kernel computes the same numbers without holding that matrix, in 1/{ratio} of the memory there."
+    )
+    if ratio <= 1.5:
+        saves = _(
+            "By these measurements the fused kernel would need {ratio} times less memory there: no great saving at these sizes."
+        )
+    yield sentence(saves, ratio=f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}")
+    plain, fused, *compiled = results["steps"]
+    step = _(
+        "A whole training step takes {plain:duration} with plain attention and {fused:duration} with the fused kernel "
+        "({ratio:.2f} times as fast): attention is only a part of it."
+    )
+    yield sentence(step, plain=plain["seconds"], fused=fused["seconds"], ratio=plain["seconds"] / fused["seconds"])
     if not compiled:
-        yield "not compiled", {}
-    for step in compiled:
-        if step["seconds"] is None:
-            yield step["why"], dict(error=step.get("error", ""))
-        else:
-            yield (
-                "compiled",
-                dict(
-                    seconds=report.duration(step["seconds"]),
-                    first=report.duration(step["first"]),
-                    ratio=f"{fused['seconds'] / step['seconds']:.2f}",
-                ),
-            )
+        yield say("--compile measures a compiled step too.")
+    took = _(
+        "Compiled, it takes {seconds:duration} ({ratio:.2f} times as fast as fused), after {first:duration} for the first "
+        "step."
+    )
+    for row in compiled:
+        known = row["seconds"] is not None
+        yield sentence(
+            took if known else WHY[row["why"]], ratio=fused["seconds"] / row["seconds"] if known else 0, **row
+        )
     worst = max(laws[kind]["seconds_off"] for kind in KINDS)
-    yield "fits" if worst < LOOSE else "doesn't fit", dict(off=f"{worst:.0%}")
+    fits = _("The laws of time miss no measured point that they are fitted to by more than {off:.0%}.")
+    if worst >= LOOSE:
+        fits = _(
+            "But the times don't lie on such laws (a measured point is off by {off:.0%}), so their exponents and what "
+            "they give for long texts say little: measure again on a quiet machine, or with longer texts."
+        )
+    yield sentence(fits, off=worst)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

@@ -9,6 +9,7 @@ B batch, N tokens, C width.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +20,10 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.heads import MultiHeadAttention
-from ..i18n import Problem, _, paragraph, say
+from ..i18n import Problem, _, say
 from ..text.seeded_rng import dice
 from . import Course, Progress, Results, Row, report, small_step
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -184,15 +185,11 @@ COLUMNS = (
 def tables(results: Results) -> list[report.Table]:
     """Both at every gap."""
     first, sizes = results["rows"][:2], results["sizes"]
-    title = say(
-        "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm} weights, "
-        "attention {attention}; chance {chance}",
-        symbols=sizes["symbols"],
-        steps=sizes["steps"],
-        lstm=f"{first[0]['parameters']:,}",
-        attention=f"{first[1]['parameters']:,}",
-        chance=report.share(results["chance"]),
+    title = _(
+        "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm[parameters]:,} weights, "
+        "attention {attention[parameters]:,}; chance {chance:share}"
     )
+    title = sentence(title, lstm=first[0], attention=first[1], chance=results["chance"], **sizes)
     header = say(
         "gap|LSTM right|attention right|LSTM per step|attention per step|LSTM chain|attention chain|weight on the word"
     ).split("|")
@@ -207,61 +204,46 @@ def _pairs(results: Results) -> list[tuple[Row, Row]]:
 
 def shows(results: Results) -> str:
     """How far each remembered, and what a step took."""
-    said = []
+    return report.told(_sentences(results), results["busy"])
+
+
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     for kind in KINDS:
         rows = [row for row in results["rows"] if row["kind"] == kind]
         good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]
         bad = [row for row in rows if row["accuracy"] < GOOD]
-        name = say(FIRST[kind])
-        sentence = _("{name} remembered the word over every gap up to {last}.")
-        if bad:
-            sentence = (
-                _(
-                    "{name} remembered it over gaps up to {good}, and failed at {bad} ({accuracy} right; chance is {chance})."
-                )
-                if good
-                else _(
-                    "{name} remembered it over no gap, not even {bad} ({accuracy} right; chance is {chance}): give it more --steps."
-                )
+        reach = _("{name} remembered the word over every gap up to {last}.")
+        if bad and good:
+            reach = _(
+                "{name} remembered it over gaps up to {good}, and failed at {bad[gap]} ({bad[accuracy]:share} right; chance is {chance:share})."
+            )
+        elif bad:
+            reach = _(
+                "{name} remembered it over no gap, not even {bad[gap]} ({bad[accuracy]:share} right; chance is {chance:share}): give it more --steps."
             )
         # the shortest gap that it failed: beyond it, a lucky success doesn't count as reach
-        said.append(
-            say(
-                sentence,
-                name=name,
-                last=rows[-1]["gap"],
-                good=max(good, default=0),
-                bad=bad[0]["gap"] if bad else 0,
-                accuracy=report.share(bad[0]["accuracy"]) if bad else "",
-                chance=report.share(results["chance"]),
-            )
-        )
+        values = dict(last=rows[-1]["gap"], good=max(good, default=0), bad=bad[0] if bad else None)
+        yield sentence(reach, name=say(FIRST[kind]), chance=results["chance"], **values)
     lstm, attention = _pairs(results)[-1]
-    said.append(
-        say(
-            "At gap {gap}, the question's attention puts {weight} of its weight on the word (an even share is {even}).",
-            gap=attention["gap"],
-            weight=f"{attention['weight_on_the_word']:.2f}",
-            even=f"{1 / (attention['gap'] + 2):.2g}",
-        )
+    weight = _(
+        "At gap {gap}, the question's attention puts {weight_on_the_word:.2f} of its weight on the word (an even share is {even:.2g})."
     )
+    yield sentence(weight, even=1 / (attention["gap"] + 2), **attention)
     slower, faster = sorted((lstm, attention), key=lambda row: -row["seconds_per_step"])
-    said.append(
-        say(
-            "A training step there took the LSTM {lstm} and attention {attention}: {faster} was {ratio} times as "
-            "fast with {threads}. The LSTM's {chain} steps each wait for the one before, whatever the machine; "
-            "attention's positions wait for nobody, so many cores help it most, while its work grows with the "
-            "square of the length.",
-            gap=lstm["gap"],
-            lstm=report.duration(lstm["seconds_per_step"]),
-            attention=report.duration(attention["seconds_per_step"]),
-            faster=say(THEN[faster["kind"]]),
-            ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
-            chain=lstm["chain"],
-            threads=report.threads(results["threads"]),
-        )
+    yield sentence(
+        _(
+            "A training step there took the LSTM {lstm[seconds_per_step]:duration} and attention "
+            "{attention[seconds_per_step]:duration}: {faster} was {ratio:.1f} times as fast with {threads}. The LSTM's "
+            "{lstm[chain]} steps each wait for the one before, whatever the machine; attention's positions wait for nobody, "
+            "so many cores help it most, while its work grows with the square of the length."
+        ),
+        lstm=lstm,
+        attention=attention,
+        faster=say(THEN[faster["kind"]]),
+        ratio=slower["seconds_per_step"] / faster["seconds_per_step"],
+        threads=report.threads(results["threads"]),
     )
-    return paragraph([*said, *report.noise(results["busy"])])
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

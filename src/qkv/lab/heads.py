@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..draw import figure_canvas
-from ..i18n import Problem, _, all_of, say
+from ..i18n import Message, Problem, _, all_of, say
 from ..model.config import Config
 from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
@@ -30,7 +30,7 @@ from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
 from . import Course, Progress, Results, Row, report
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -194,7 +194,7 @@ def tables(results: Results) -> list[report.Table]:
     title = say(
         "The repeat task: {layers} layers, width {width}, {steps} steps, sequences of up to {length} of "
         "{symbols} symbols",
-        **{name: sizes[name] for name in ("layers", "width", "steps", "length", "symbols")},
+        **sizes,
     )
     header = say(
         "heads × width|right|{good} at step|time per step|induction|previous token|what the heads do",
@@ -209,70 +209,53 @@ def _names(counts: dict[str, int]) -> str:
     return say(", ").join(f"{say(CALLED[name])} {count}" for name, count in most)
 
 
-SPEAKS = {
-    "one": _("{heads}: {accuracy} said right."),
-    "several": _(
-        "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best} of "
-        "width {best_width} did best ({high} right), {worst} of width {worst_width} worst ({low}; chance is "
-        "{chance})."
-    ),
-    "more helped": _("Here more heads helped: {heads} heads, of width {width} each, came out best."),
-    "fewer helped": _(
-        "More heads were not better here. {heads} of them are only {width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
-    ),
-    "reached": _("First to say {good} right: {heads}, at step {step}."),
-    "not reached": _("No model said {good} right within {steps} steps: give it more --steps."),
-    "kinds": _("What the heads of the best ({heads}) do: {found}."),
-    "kind": _("{kind}, strongest in {place} (layer.head) with {score} of its weight (even: {even})"),
-}
-
-
 def shows(results: Results) -> str:
     """Who learned it, who was first, and what the heads became."""
-    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+    return report.told(_sentences(results), results["busy"])
 
 
-def _findings(results: Results) -> Iterator[tuple[str, Row]]:
-    """Yield the key of each sentence that the numbers call for, with what fills it."""
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     rows = results["rows"]
     best, worst = (choose(rows, key=lambda row: row["accuracy"]) for choose in (max, min))
     if len(rows) == 1:
-        yield "one", dict(heads=report.heads(best["heads"]), accuracy=report.share(best["accuracy"]))
+        yield sentence(_("{heads}: {accuracy:share} said right."), heads=_heads(best), accuracy=best["accuracy"])
     else:
         counts = [row["parameters"] for row in rows]
-        yield (
-            "several",
-            dict(
-                best=report.heads(best["heads"]),
-                best_width=best["head_width"],
-                high=report.share(best["accuracy"]),
-                worst=report.heads(worst["heads"]),
-                worst_width=worst["head_width"],
-                low=report.share(worst["accuracy"]),
-                chance=report.share(results["chance"]),
-                params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
+        yield sentence(
+            _(
+                "At equal width, and so with as many weights ({params}; only the norms of q and k differ), {best_heads} of "
+                "width {best[head_width]} did best ({best[accuracy]:share} right), {worst_heads} of width "
+                "{worst[head_width]} worst ({worst[accuracy]:share}; chance is {chance:share})."
             ),
+            best=best,
+            best_heads=_heads(best),
+            worst=worst,
+            worst_heads=_heads(worst),
+            chance=results["chance"],
+            params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
         )
-        key = "more helped" if rows[-1] is best else "fewer helped"
-        yield key, dict(width=rows[-1]["head_width"], heads=rows[-1]["heads"])
-    good, reached = f"{GOOD:.0%}", [row for row in rows if row["reached"] is not None]
-    if reached:
-        first = min(reached, key=lambda row: row["reached"])
-        yield "reached", dict(good=good, heads=report.heads(first["heads"]), step=first["reached"])
+        helped = _("Here more heads helped: {heads} heads, of width {head_width} each, came out best.")
+        if rows[-1] is not best:
+            helped = _(
+                "More heads were not better here. {heads} of them are only {head_width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
+            )
+        yield sentence(helped, **rows[-1])
+    first = min((row for row in rows if row["reached"] is not None), key=lambda row: row["reached"], default=None)
+    if first is None:
+        told = _("No model said {good:.0%} right within {steps} steps: give it more --steps.")
+        yield sentence(told, good=GOOD, steps=results["sizes"]["steps"])
     else:
-        yield "not reached", dict(good=good, steps=results["sizes"]["steps"])
-    kinds = [
-        say(
-            SPEAKS["kind"],
-            kind=say(CALLED[kind]),
-            place=f"{one['layer']}.{one['head']}",
-            score=f"{one['score']:.2f}",
-            even=f"{one['even']:.2f}",
-        )
-        for kind, one in best["patterns"]["best"].items()
-    ]
+        told = _("First to say {good:.0%} right: {heads}, at step {step}.")
+        yield sentence(told, good=GOOD, heads=_heads(first), step=first["reached"])
+    told = _("{kind}, strongest in {layer}.{head} (layer.head) with {score:.2f} of its weight (even: {even:.2f})")
+    kinds = [sentence(told, kind=say(CALLED[kind]), **one) for kind, one in best["patterns"]["best"].items()]
     if kinds:
-        yield "kinds", dict(heads=report.heads(best["heads"]), found=say("; ").join(kinds))
+        yield say("What the heads of the best ({heads}) do: {found}.", heads=_heads(best), found=say("; ").join(kinds))
+
+
+def _heads(row: Row) -> Message:
+    return report.heads(row["heads"])
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

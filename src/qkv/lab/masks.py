@@ -8,6 +8,8 @@ counted which rows of the output move.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,10 @@ import torch
 from ..attention import masks
 from ..attention.dispatch import Call, attend
 from ..draw import figure_canvas
-from ..i18n import Problem, _, paragraph, say
+from ..i18n import Problem, _, say
 from ..text.seeded_rng import dice
 from . import Progress, Results, Row, report
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,9 +128,7 @@ def _looked(call: Call) -> Row:
 
 PLACES = (
     Column(lambda row: say(CALLED[row["kind"]])),
-    Column(lambda row: say(WHERE[row["kind"]][0])),
-    Column(lambda row: say(WHERE[row["kind"]][1])),
-    Column(lambda row: say(WHERE[row["kind"]][2])),
+    *(Column(partial(lambda at, row: say(WHERE[row["kind"]][at]), at)) for at in range(3)),
 )
 NUMBERS = (
     Column(lambda row: say(CALLED[row["kind"]])),
@@ -154,11 +154,7 @@ def tables(results: Results) -> list[report.Table]:
 
 def _title(results: Results) -> str:
     if results["model"] is None:
-        return say(
-            "Your own words, random vectors of width {width}, seed {seed}",
-            width=results["sizes"]["width"],
-            seed=results["sizes"]["seed"],
-        )
+        return say("Your own words, random vectors of width {width}, seed {seed}", **results["sizes"])
     heads = say(", ").join(f"{say(CALLED[row['kind']])} {row['head']}" for row in results["rows"])
     return say("Measured in {model} (layer.head: {heads})", model=results["model"], heads=heads)
 
@@ -170,50 +166,43 @@ def _pair(row: Row) -> str:
 
 def shows(results: Results) -> str:
     """What was the same in all three, and what the masks did."""
+    return report.told(_sentences(results))
+
+
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     own, causal, cross = results["rows"]
-    said = [say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")]
+    yield say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")
     hidden = sum(row["hidden_weight"] for row in results["rows"])
-    said.append(
-        say(
-            _("What a mask hides has a weight of exactly 0, and the rest of each row still adds up to 1.")
-            if hidden == 0
-            else _("What the masks hide still has a weight of {hidden} in all: that should be 0."),
-            hidden=f"{hidden:g}",
-        )
-    )
-    said.append(
-        say(
-            "Changing the last key and value moved {own} of {own_n} rows of self-attention, {causal} of "
-            "{causal_n} of causal attention and {cross} of {cross_n} of cross-attention.",
-            own=own["moved"],
-            own_n=len(own["queries"]),
-            causal=causal["moved"],
-            causal_n=len(causal["queries"]),
-            cross=cross["moved"],
-            cross_n=len(cross["queries"]),
-        )
+    sums = _("What a mask hides has a weight of exactly 0, and the rest of each row still adds up to 1.")
+    if hidden != 0:
+        sums = _("What the masks hide still has a weight of {hidden:g} in all: that should be 0.")
+    yield sentence(sums, hidden=hidden)
+    yield say(
+        "Changing the last key and value moved {own} of {own_n} rows of self-attention, {causal} of "
+        "{causal_n} of causal attention and {cross} of {cross_n} of cross-attention.",
+        own=own["moved"],
+        own_n=len(own["queries"]),
+        causal=causal["moved"],
+        causal_n=len(causal["queries"]),
+        cross=cross["moved"],
+        cross_n=len(cross["queries"]),
     )
     if causal["moved"] == 1:
-        said.append(
-            say(
-                "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
-                "text at once."
-            )
+        yield say(
+            "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
+            "text at once."
         )
-    said.append(say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross)))
+    yield say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross))
     if results["model"] is not None:  # one's own words have the same names in both
-        first, second = causal["queries"][:2]
-        said.append(
-            say(
-                "The rows of the translation have two names: in the causal table the token that is read there "
-                "({first} starts it), in the table of cross-attention the token that is written from there, one "
-                "further on ({first} → {second}). {end} is the end of the text.",
-                first=first,
-                second=second,
-                end=cross["queries"][-1],
-            )
+        yield say(
+            "The rows of the translation have two names: in the causal table the token that is read there "
+            "({first} starts it), in the table of cross-attention the token that is written from there, one "
+            "further on ({first} → {second}). {end} is the end of the text.",
+            first=causal["queries"][0],
+            second=causal["queries"][1],
+            end=cross["queries"][-1],
         )
-    return paragraph(said)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

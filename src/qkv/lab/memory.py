@@ -7,15 +7,16 @@ in the tensors of a real cache of this shape (made without memory, so that any s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..i18n import Problem, _, paragraph, say, unknown
+from ..i18n import Problem, _, say, unknown
 from ..model.config import Config
 from ..model.layer_pattern import STATES
 from ..model.presets import PRESETS
 from . import Progress, Results, Row, report
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -175,63 +176,52 @@ COLUMNS = (
 def tables(results: Results) -> list[report.Table]:
     """One row per kind; the model's own is marked."""
     sizes = results["sizes"]
-    title = say(
+    title = _(
         "KV cache of {model}: {layers} layers, {heads} heads × {head_width} ({kv_heads} of keys and values), "
-        "latent {rank} + {rope_width}; {batch} × {length} tokens, {each} (◂ its own kind)",
-        model=results["model"],
-        **results["shape"],
-        length=f"{sizes['length']:,}",
-        batch=f"{sizes['batch']:,}",
-        each=DTYPES[sizes["bytes"]],
+        "latent {rank} + {rope_width}; {batch:,} × {length:,} tokens, {each} (◂ its own kind)"
     )
-    header = say(
-        "kind|kv heads|numbers per token and layer|per token|in all|of MHA|tokens in {room} GB",
-        room=f"{sizes['room']:g}",
-    ).split("|")
+    title = say(title, each=DTYPES[sizes["bytes"]], **sizes | results["shape"])
+    header = say("kind|kv heads|numbers per token and layer|per token|in all|of MHA|tokens in {room:g} GB", **sizes)
     mha = results["rows"][0]["bytes"]
-    return [report.table(title, header, COLUMNS, [{**row, "mha": mha} for row in results["rows"]])]
+    return [report.table(title, header.split("|"), COLUMNS, [{**row, "mha": mha} for row in results["rows"]])]
 
 
 def shows(results: Results) -> str:
     """How the four compare, and what the model itself keeps."""
+    return report.told(_sentences(results))
+
+
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     by_kind = {row["kind"]: row for row in results["rows"]}
     own = next(row for row in results["rows"] if row["own"])
-    least = min(results["rows"], key=lambda row: row["bytes"])
-    mla, width = by_kind["MLA"], results["shape"]["head_width"]
-    said = [
-        say(
-            "{model} keeps its keys and values as {kind}: {token} per token, {whole} for {length} tokens, where "
-            "MHA would need {mha} ({ratio} times as much). {fits} tokens fit into {room} GB.",
-            model=results["model"],
-            kind=own["kind"],
-            token=report.amount(own["bytes_per_token"]),
-            length=f"{results['sizes']['length']:,}",
-            whole=report.amount(own["bytes"]),
-            mha=report.amount(by_kind["MHA"]["bytes"]),
-            ratio=f"{by_kind['MHA']['bytes'] / own['bytes']:.3g}",
-            room=f"{results['sizes']['room']:g}",
-            fits=f"{own['fits']:,}",
+    mha, mla, shape = by_kind["MHA"], by_kind["MLA"], results["shape"]
+    yield sentence(
+        _(
+            "{model} keeps its keys and values as {own[kind]}: {own[bytes_per_token]:amount} per token, {own[bytes]:amount} "
+            "for {sizes[length]:,} tokens, where MHA would need {mha:amount} ({ratio:.3g} times as much). {own[fits]:,} "
+            "tokens fit into {sizes[room]:g} GB."
         ),
-        say("Of the four, {kind} is the smallest: {bytes}.", kind=least["kind"], bytes=report.amount(least["bytes"])),
-        say(
-            "MLA keeps one latent of {rank} numbers and a rotary key of {rope} for all heads, {numbers} numbers, "
-            "as much as GQA with {groups} key/value heads, and rebuilds every head's keys and values from them.",
-            numbers=f"{mla['numbers']:,}",
-            groups=f"{mla['numbers'] / (2 * width):.3g}",
-            rank=results["shape"]["rank"],
-            rope=results["shape"]["rope_width"],
-        ),
-    ]
-    same = all(row["bytes"] == row["tensors"] for row in results["rows"])
-    said.append(
-        say(
-            _("Formula and the tensors of a qkv cache of this shape agree to the byte.")
-            if same
-            else _("The formula and the tensors of a qkv cache of this shape do NOT agree: please report it.")
-        )
+        model=results["model"],
+        own=own,
+        sizes=results["sizes"],
+        mha=mha["bytes"],
+        ratio=mha["bytes"] / own["bytes"],
     )
-    said.append(say("Shapes known by name: {names}.", names=", ".join(results["names"])))
-    return paragraph(said)
+    least = min(results["rows"], key=lambda row: row["bytes"])
+    yield sentence(_("Of the four, {kind} is the smallest: {bytes:amount}."), **least)
+    told = _(
+        "MLA keeps one latent of {rank} numbers and a rotary key of {rope_width} for all heads, {numbers:,} numbers, as much "
+        "as GQA with {groups:.3g} key/value heads, and rebuilds every head's keys and values from them."
+    )
+    yield sentence(told, numbers=mla["numbers"], groups=mla["numbers"] / (2 * shape["head_width"]), **shape)
+    same = all(row["bytes"] == row["tensors"] for row in results["rows"])
+    yield say(
+        _("Formula and the tensors of a qkv cache of this shape agree to the byte.")
+        if same
+        else _("The formula and the tensors of a qkv cache of this shape do NOT agree: please report it.")
+    )
+    yield say("Shapes known by name: {names}.", names=", ".join(results["names"]))
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

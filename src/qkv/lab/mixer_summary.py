@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from statistics import fmean
 
 import numpy as np
 
-from ..i18n import Listed, _, all_of, paragraph, say
+from ..i18n import Listed, _, all_of, say
 from . import Results, Row, report
 from .mixer_contest import KINDS
+from .report import sentence
 
 GOOD = 0.9  # share of right answers from which on so many pairs count as recalled
 GROWS = 1.5  # times as much memory, from the shortest to the longest context, that counts as growing
@@ -75,23 +76,25 @@ def memory(row: Row) -> int:
 
 def shows(results: Results) -> str:
     """What was measured, whichever way it came out."""
-    said = [_says_sizes(results)]
-    if not results["text"]["rows"]:
-        said.append(
-            say(
-                "No text was learned: {name} is not here. Get it with  qkv data get {name}, or give --text FILE.",
-                name=results["text"]["source"],
-            )
-        )
-    else:
-        said += _says_text(results)
-    said += [*_says_recall(results), *_says_cost(results)]
-    return paragraph([*said, *report.noise(results["busy"])])
+    said = [*_says_sizes(results), *_says_text(results), *_says_recall(results), *_says_cost(results)]
+    return report.told(said, results["busy"])
 
 
-def _says_sizes(results: Results) -> str:
+def _says_sizes(results: Results) -> Iterator[str]:
     counts = [[model["parameters"][task] for model in results["models"]] for task in results["sweep"]]
     off = max(max(of) / min(of) - 1 for of in counts)
+    yield sentence(
+        _("Six models of one width and depth differ by at most {off:share} in their number of weights."), off=off
+    )
+    yield say(
+        _("Each learned each task at the rate that was best for it there in a sweep of this run ({rates}).")
+        if results["tuned"]
+        else _(
+            "Each learned each task at the rate that was best for it there in a recorded sweep with the default sizes "
+            "({rates}; --tune sweeps again, with yours)."
+        ),
+        rates=all_of(f"{rate:g}" for rate in results["tried"]),
+    )
     edges = [
         model["kind"]
         for model in results["models"]
@@ -100,29 +103,11 @@ def _says_sizes(results: Results) -> str:
         and (tried := results["sweep"][task][model["kind"]])
         and better(tried) not in tried[1:-1]
     ]
-    sentences = [
-        say(
-            "Six models of one width and depth differ by at most {off} in their number of weights.",
-            off=report.share(off),
-        ),
-        say(
-            _("Each learned each task at the rate that was best for it there in a sweep of this run ({rates}).")
-            if results["tuned"]
-            else _(
-                "Each learned each task at the rate that was best for it there in a recorded sweep with the default sizes "
-                "({rates}; --tune sweeps again, with yours)."
-            ),
-            rates=all_of(f"{rate:g}" for rate in results["tried"]),
-        ),
-    ]
     if edges:
-        sentences.append(
-            say(
-                "For {names} the best was the lowest or the highest that was tried: beyond it may lie a better one.",
-                names=_named(list(dict.fromkeys(edges))),
-            )
+        yield say(
+            "For {names} the best was the lowest or the highest that was tried: beyond it may lie a better one.",
+            names=_named(list(dict.fromkeys(edges))),
         )
-    return paragraph(sentences)
 
 
 def _named(kinds: list[str]) -> Listed:
@@ -133,111 +118,86 @@ def _joined(sentences: Iterable[str]) -> str:
     return say("; ").join(sentences)
 
 
-def _says_text(results: Results) -> list[str]:
+def _says_text(results: Results) -> Iterator[str]:
+    source = results["text"]["source"]
+    if not results["text"]["rows"]:
+        told = _("No text was learned: {name} is not here. Get it with  qkv data get {name}, or give --text FILE.")
+        yield say(told, name=source)
+        return
     losses, (room, in_time) = losses_of(results), in_time_of(results)
     order = sorted(KINDS, key=lambda kind: fmean(losses[kind]))
     best, last = order[0], order[-1]
     near = [kind for kind in order[1:] if min(losses[kind]) <= max(losses[best])]
-    values = dict(
-        text=results["text"]["source"],
-        best=say(CALLED[best]),
-        low=spread(losses[best]),
-        last=say(CALLED[last]),
-        high=spread(losses[last]),
-        near=_named(near),
-    )
-    sentence = _(
+    told = _(
         "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); no other's "
         "seeds reach into those of {best}."
     )
     if len(losses[best]) == 1:
-        sentence = _(
+        told = _(
             "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}), by one "
             "seed each: small differences may be chance."
         )
     elif near:
-        sentence = _(
+        told = _(
             "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); the seeds "
             "of {near} overlap with those of {best}, so that these can't be told apart."
         )
+    ends = dict(best=say(CALLED[best]), low=spread(losses[best]), last=say(CALLED[last]), high=spread(losses[last]))
+    yield say(told, text=source, near=_named(near), **ends)
     quick = min(in_time, key=lambda kind: in_time[kind])
-    said = [
-        say(
-            sentence,
-            **values,
-        ),
-        say(
-            _("In the same time ({seconds}, what the quickest needed for all steps) {quick} leads too, with {loss}.")
-            if quick == best
-            else _(
-                "In the same time ({seconds}, what the quickest needed for all steps) another leads: {quick}, with {loss}."
-            ),
-            seconds=report.duration(room),
-            quick=say(CALLED[quick]),
-            loss=f"{in_time[quick]:.3f}",
-        ),
-    ]
-    return said
+    told = _(
+        "In the same time ({seconds:duration}, what the quickest needed for all steps) {quick} leads too, with {loss:.3f}."
+    )
+    if quick != best:
+        told = _(
+            "In the same time ({seconds:duration}, what the quickest needed for all steps) another leads: {quick}, with "
+            "{loss:.3f}."
+        )
+    yield sentence(told, seconds=room, quick=say(CALLED[quick]), loss=in_time[quick])
 
 
-def _says_recall(results: Results) -> list[str]:
+def _says_recall(results: Results) -> Iterator[str]:
     pairs, means = results["sizes"]["pairs"], {k: [fmean(s) for s in v] for k, v in recalled(results).items()}
     reach = {kind: _reach(pairs, shares) for kind, shares in means.items()}
-    good = report.share(GOOD)
     whole = [kind for kind in KINDS if reach[kind] == pairs[-1]]
-    said = [
-        say(
-            _("Of pairs told once, {names} recalled {good} or more, at every number up to {last}.")
-            if whole
-            else _(
-                "No model recalled {good} of the pairs told at every number up to {last}: give more --recall-steps."
-            ),
-            names=_named(whole),
-            good=good,
-            last=pairs[-1],
-        )
-    ]
-    short = [kind for kind in KINDS if kind not in whole]
-    if short:
-        each = (
-            say(
-                _("{name}: up to {reach} ({share} at {last})")
-                if reach[kind]
-                else _("{name}: none ({share_first} at {first}, {share} at {last})"),
+    told = _("No model recalled {good:share} of the pairs told at every number up to {last}: give more --recall-steps.")
+    if whole:
+        told = _("Of pairs told once, {names} recalled {good:share} or more, at every number up to {last}.")
+    yield sentence(told, names=_named(whole), good=GOOD, last=pairs[-1])
+    if short := [kind for kind in KINDS if kind not in whole]:
+        some = _("{name}: up to {reach} ({means[1]:share} at {last})")
+        none = _("{name}: none ({means[0]:share} at {first}, {means[1]:share} at {last})")
+        each = _joined(
+            sentence(
+                some if reach[kind] else none,
                 name=say(CALLED[kind]),
                 reach=reach[kind],
                 first=pairs[0],
-                share_first=report.share(means[kind][0]),
-                share=report.share(means[kind][-1]),
+                means=(means[kind][0], means[kind][-1]),
                 last=pairs[-1],
             )
             for kind in short
         )
-        sentence = (
-            _("How many pairs the others held so: {each}.") if whole else _("How many pairs each held so: {each}.")
-        )
-        said.append(say(sentence, each=_joined(each)))
-    said.append(
-        say(
-            "(Whoever names just any of the values told is right about once in as many times as there are pairs, a little more often since a value may be told twice.)"
-        )
+        told = _("How many pairs the others held so: {each}.") if whole else _("How many pairs each held so: {each}.")
+        yield say(told, each=each)
+    yield say(
+        "(Whoever names just any of the values told is right about once in as many times as there are pairs, a little more often since a value may be told twice.)"
     )
-    with_one, without = means["hybrid"][-1], means["mamba2"][-1]
-    sentence = _(
-        "One layer of attention in place of one of Mamba-2 cures it: {without} of {last} pairs without, {with_one} with it."
+    told = _(
+        "One layer of attention in place of one of Mamba-2 cures it: {without:share} of {last} pairs without, "
+        "{with_one:share} with it."
     )
     if "mamba2" in whole:
-        sentence = _(
-            "Mamba-2 recalled all these pairs by itself ({without} of {last}; with one layer of attention {with_one}): give "
-            "more --pairs, or a smaller --state, to find where its state is full."
+        told = _(
+            "Mamba-2 recalled all these pairs by itself ({without:share} of {last}; with one layer of attention "
+            "{with_one:share}): give more --pairs, or a smaller --state, to find where its state is full."
         )
     elif "hybrid" not in whole:
-        sentence = _(
-            "One layer of attention in place of one of Mamba-2 did not cure it here: {without} of {last} pairs without, "
-            "{with_one} with it."
+        told = _(
+            "One layer of attention in place of one of Mamba-2 did not cure it here: {without:share} of {last} pairs without, "
+            "{with_one:share} with it."
         )
-    said.append(say(sentence, without=report.share(without), with_one=report.share(with_one), last=pairs[-1]))
-    return said
+    yield sentence(told, without=means["mamba2"][-1], with_one=means["hybrid"][-1], last=pairs[-1])
 
 
 def _reach(pairs: tuple[int, ...], shares: list[float]) -> int:
@@ -250,48 +210,28 @@ def _reach(pairs: tuple[int, ...], shares: list[float]) -> int:
     return reach
 
 
-def _says_cost(results: Results) -> list[str]:
+def _says_cost(results: Results) -> Iterator[str]:
     lengths = results["sizes"]["lengths"]
     first, last = lengths[0], lengths[-1]
     cost = {(row["kind"], row["n"]): row for row in results["cost"]}
-    said = []
     if len(lengths) > 1:
         time = {kind: cost[kind, last]["seconds"] / cost[kind, first]["seconds"] for kind in KINDS}
         room = {kind: memory(cost[kind, last]) / memory(cost[kind, first]) for kind in KINDS}
-        grow = [kind for kind in KINDS if room[kind] > GROWS]
-        flat = [kind for kind in KINDS if kind not in grow]
-        ends = dict(first=f"{first:,}", last=f"{last:,}")
+        grow, flat = ([kind for kind in KINDS if (room[kind] > GROWS) == grows] for grows in (True, False))
         if grow:
-            each = (
-                say(
-                    "{name} {room} times the memory, {time} times the time",
-                    name=say(CALLED[kind]),
-                    room=f"{room[kind]:.3g}",
-                    time=f"{time[kind]:.2g}",
-                )
-                for kind in grow
-            )
-            said.append(
-                say(
-                    "From {first} to {last} tokens of context, a new token costs more: {each}.",
-                    **ends,
-                    each=_joined(each),
-                )
-            )
+            told = _("{name} {room:.3g} times the memory, {time:.2g} times the time")
+            each = _joined(sentence(told, name=say(CALLED[kind]), room=room[kind], time=time[kind]) for kind in grow)
+            told = _("From {first:,} to {last:,} tokens of context, a new token costs more: {each}.")
+            yield sentence(told, first=first, last=last, each=each)
         if flat:
-            each = (say("{name} {time} times", name=say(CALLED[kind]), time=f"{time[kind]:.2g}") for kind in flat)
-            said.append(
-                say(
-                    "From {first} to {last} tokens of context, the memory of these changes by {off} at most, and their time to: {each}.",
-                    **ends,
-                    off=report.share(max(abs(room[kind] - 1) for kind in flat)),
-                    each=_joined(each),
-                )
+            told = _("{name} {time:.2g} times")
+            each = _joined(sentence(told, name=say(CALLED[kind]), time=time[kind]) for kind in flat)
+            told = _(
+                "From {first:,} to {last:,} tokens of context, the memory of these changes by {off:share} at most, and their time to: {each}."
             )
-    said.append(
-        say(
-            "(States and windows had read so many random vectors; the keys and values of full attention were drawn at "
-            "random, since only their number matters for time and memory.)"
-        )
+            off = max(abs(room[kind] - 1) for kind in flat)
+            yield sentence(told, first=first, last=last, off=off, each=each)
+    yield say(
+        "(States and windows had read so many random vectors; the keys and values of full attention were drawn at "
+        "random, since only their number matters for time and memory.)"
     )
-    return said

@@ -28,7 +28,7 @@ from ..train.threads import threads, threads_for
 from . import Course, Progress, Results, Row, report, small_step
 from .mixer_contest import HEADS, KINDS, TOKENS, ContestShape, ContestTask, Learning, NextCharacter, Recall
 from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -264,7 +264,7 @@ def _models_table(results: Results) -> report.Table:
         say(
             "Six models: {layers} layers, width {width}, {heads} heads; window {window}",
             heads=HEADS,
-            **{name: sizes[name] for name in ("layers", "width", "window")},
+            **sizes,
         ),
         [
             say("model"),
@@ -290,14 +290,14 @@ def _text_table(results: Results) -> report.Table:
         took, tokens = fmean(row["looks"][-1]["seconds"] for row in runs), runs[0]["looks"][-1]["tokens"]
         rows.append({"kind": kind, "losses": losses[kind], "in_time": in_time[kind], "took": took, "tokens": tokens})
     title = say(
-        "Learning {text}: loss of held-out text after {steps} steps of {tokens} tokens{seeds}",
+        "Learning {text}: loss of held-out text after {steps} steps of {tokens:,} tokens{seeds}",
         text=results["text"]["source"],
         steps=sizes["steps"],
-        tokens=f"{rows[-1]['tokens'] // sizes['steps']:,}",
+        tokens=rows[-1]["tokens"] // sizes["steps"],
         seeds=_of_seeds(sizes["seeds"]),
     )
-    header = say("model|loss|after {seconds}|time|tokens/s", seconds=report.duration(room)).split("|")
-    return report.table(title, header, TEXT, rows)
+    header = sentence(_("model|loss|after {seconds:duration}|time|tokens/s"), seconds=room)
+    return report.table(title, header.split("|"), TEXT, rows)
 
 
 def _recall_table(results: Results) -> report.Table:

@@ -8,12 +8,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..draw import figure_canvas
-from ..i18n import Message, paragraph, say
+from ..i18n import Listed, Message, _, paragraph, translated
 from ..terminal import text_grid
 from . import Row
 
@@ -75,10 +76,29 @@ def table(
     return Table(title, header, [[column.cell(row) for column in columns] for row in rows], words)
 
 
-def told(sentences: Iterable[tuple[str, Mapping[str, object]] | str], load: float | None = None) -> str:
-    """Return a paragraph of sentences, each with what fills it; a word of caution follows where the machine was busy."""
-    each = (sentence if isinstance(sentence, str) else say(sentence[0], **sentence[1]) for sentence in sentences)
-    return paragraph([*each, *noise(load)])
+def sentence(text: str, /, **values: object) -> str:
+    """Return a sentence in the language spoken, filled in as `say` does it; its numbers may also name a form of FORMS.
+
+    >>> sentence(_("In {took:duration}, {rows[0]:share} of {n:,} were right."), took=0.5, rows=[1], n=2000)
+    'In 500 ms, 100 % of 2,000 were right.'
+    """
+    return _Sentences().vformat(translated(text), (), values)
+
+
+class _Sentences(Formatter):
+    """Fills in sentences by FORMS, and else as Python's and `say` do."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        if spec in FORMS:
+            return FORMS[spec](value)
+        if isinstance(value, Message | Listed):
+            value = value.say()
+        return format(value, spec or ("" if not isinstance(value, float) else ".4g"))
+
+
+def told(sentences: Iterable[str], load: float | None = None) -> str:
+    """Return the sentences as a paragraph; a word of caution follows where the machine was busy."""
+    return paragraph([*sentences, *noise(load)])
 
 
 def wrapped(text: str, cells: int | None = None) -> str:
@@ -161,6 +181,15 @@ def share(value: float) -> str:
     return f"{value:.{1 if value >= 0.01 else 2}%}".replace("%", " %")
 
 
+# The forms that numbers of sentences may have beside Python's own.
+FORMS: dict[str, Callable[[float], str]] = {
+    "amount": amount,
+    "duration": duration,
+    "power": power_of_ten,
+    "share": share,
+}
+
+
 def threads(count: int) -> Message:
     """How many of them, in words."""
     return Message("{count} thread", count=count) if count == 1 else Message("{count} threads", count=count)
@@ -178,17 +207,11 @@ def busy() -> float | None:
 
 def noise(load: float | None) -> list[str]:
     """A word of caution where others were using the machine: times are then too long, and no law fits them."""
-    return (
-        []
-        if load is None or load < BUSY
-        else [
-            say(
-                "(Others kept this machine busy meanwhile, {load} programs per core: the times are too long and not "
-                "to be trusted.)",
-                load=f"{load:.1f}",
-            )
-        ]
+    told = _(
+        "(Others kept this machine busy meanwhile, {load:.1f} programs per core: the times are too long and not to be "
+        "trusted.)"
     )
+    return [] if load is None or load < BUSY else [sentence(told, load=load)]
 
 
 def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
@@ -208,7 +231,7 @@ def race(rivals: Mapping[str, Callable[[], object]], *, rounds: int = 5, seconds
     best = dict.fromkeys(rivals, float("inf"))
     for work in rivals.values():
         work()  # to warm up
-    for _ in range(rounds):
+    for _round in range(rounds):
         for name, work in rivals.items():
             begun = time.perf_counter()
             while True:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..i18n import _, say
 from . import Course, Progress, Results, Row, report, small_step
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -134,11 +134,7 @@ def tables(results: Results) -> list[report.Table]:
             results["spreads"],
         ),
         report.table(
-            say(
-                "Softmax of dot products of random q and k: {queries} queries, {keys} keys each",
-                keys=sizes["keys"],
-                queries=sizes["queries"],
-            ),
+            say("Softmax of dot products of random q and k: {queries} queries, {keys} keys each", **sizes),
             ["d_k", say("std of q·k"), "√d_k", *header],
             WIDTHS,
             results["widths"],
@@ -146,74 +142,51 @@ def tables(results: Results) -> list[report.Table]:
     ]
 
 
-SPEAKS = {
-    "spreads": _(
-        "Of {n} numbers with a standard deviation of {std}, softmax gives the largest {largest} of all "
-        "weight; above an even share: {few}; spread as over {shared} equal ones. The same numbers with a "
-        "standard deviation of 1: the largest gets {one}; above an even share: {many}; spread as over "
-        "{others} equal ones."
-    ),
-    "one width": _(
-        "At d_k = {last}, the weights of undivided scores have an entropy of {b} (of at most {most}) and pass a gradient of {d}; divided by √d_k, {low} and {small}. Give several --widths to see how it grows."
-    ),
-    "falls": _(
-        "From d_k = {first} to {last}, undivided scores grow wider, the entropy of the weights falls from {a} to {b} (of at most {most}) and the gradient that passes softmax from {c} to {d} (most: {top} at d_k = {top_at}). Divided by √d_k, the entropy stays between {low} and {high} and the gradient between {small} and {large}, whatever d_k is."
-    ),
-    "doesn't fall": _(
-        "From d_k = {first} to {last}, the entropy of undivided scores went from {a} to {b} (of at most {most}) and the gradient from {c} to {d}: with these sizes they don't both fall. Divided by √d_k, the entropy lies between {low} and {high}, the gradient between {small} and {large}."
-    ),
-    "helps": _("At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores."),
-    "doesn't help": _(
-        "At d_k = {last}, dividing lets {ratio} times as much gradient through to the scores: here it doesn't help."
-    ),
-}
-
-
 def shows(results: Results) -> str:
     """What the numbers say, whichever way they came out."""
-    return report.told((SPEAKS[key], values) for key, values in _findings(results))
+    return report.told(_sentences(results))
 
 
-def _findings(results: Results) -> Iterator[tuple[str, Row]]:
-    """Yield the key of each sentence that the numbers call for, with what fills it."""
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     wide, narrow = results["spreads"]
-    yield (
-        "spreads",
-        dict(
-            n=f"{results['sizes']['numbers']:,}",
-            std=f"{wide['std']:g}",
-            largest=report.share(wide["largest"]),
-            few=f"{wide['above_even']:,}",
-            shared=f"{math.exp(wide['entropy']):,.1f}",
-            one=report.share(narrow["largest"]),
-            many=f"{narrow['above_even']:,}",
-            others=f"{math.exp(narrow['entropy']):,.0f}",
+    yield sentence(
+        _(
+            "Of {n:,} numbers with a standard deviation of {wide[std]:g}, softmax gives the largest {wide[largest]:share} of "
+            "all weight; above an even share: {wide[above_even]:,}; spread as over {shared:,.1f} equal ones. The same numbers "
+            "with a standard deviation of 1: the largest gets {narrow[largest]:share}; above an even share: "
+            "{narrow[above_even]:,}; spread as over {others:,.0f} equal ones."
         ),
+        n=results["sizes"]["numbers"],
+        wide=wide,
+        shared=math.exp(wide["entropy"]),
+        narrow=narrow,
+        others=math.exp(narrow["entropy"]),
     )
     rows = results["widths"]
     first, last, highest = rows[0], rows[-1], max(rows, key=lambda row: row["raw"]["gradient"])
     scaled = {what: [row["scaled"][what] for row in rows] for what in ("entropy", "gradient")}
-    falls = all(last["raw"][what] < first["raw"][what] for what in scaled)
-    yield (
-        "one width" if len(rows) == 1 else "falls" if falls else "doesn't fall",
-        dict(
-            first=first["width"],
-            last=last["width"],
-            a=f"{first['raw']['entropy']:.2f}",
-            b=f"{last['raw']['entropy']:.2f}",
-            top=f"{highest['raw']['gradient']:.3g}",
-            top_at=highest["width"],
-            c=f"{first['raw']['gradient']:.3g}",
-            d=f"{last['raw']['gradient']:.3g}",
-            low=f"{min(scaled['entropy']):.2f}",
-            high=f"{max(scaled['entropy']):.2f}",
-            most=f"{results['most_entropy']:.2f}",
-            small=f"{min(scaled['gradient']):.3g}",
-            large=f"{max(scaled['gradient']):.3g}",
-        ),
-    )
+    if len(rows) == 1:
+        grows = _(
+            "At d_k = {last[width]}, the weights of undivided scores have an entropy of {last[raw][entropy]:.2f} (of at most {most:.2f}) and pass a gradient of {last[raw][gradient]:.3g}; divided by √d_k, {low[entropy]:.2f} and {low[gradient]:.3g}. Give several --widths to see how it grows."
+        )
+    elif all(last["raw"][what] < first["raw"][what] for what in scaled):
+        grows = _(
+            "From d_k = {first[width]} to {last[width]}, undivided scores grow wider, the entropy of the weights falls from {first[raw][entropy]:.2f} to {last[raw][entropy]:.2f} (of at most {most:.2f}) and the gradient that passes softmax from {first[raw][gradient]:.3g} to {last[raw][gradient]:.3g} (most: {highest[raw][gradient]:.3g} at d_k = {highest[width]}). Divided by √d_k, the entropy stays between {low[entropy]:.2f} and {high[entropy]:.2f} and the gradient between {low[gradient]:.3g} and {high[gradient]:.3g}, whatever d_k is."
+        )
+    else:
+        grows = _(
+            "From d_k = {first[width]} to {last[width]}, the entropy of undivided scores went from {first[raw][entropy]:.2f} to {last[raw][entropy]:.2f} (of at most {most:.2f}) and the gradient from {first[raw][gradient]:.3g} to {last[raw][gradient]:.3g}: with these sizes they don't both fall. Divided by √d_k, the entropy lies between {low[entropy]:.2f} and {high[entropy]:.2f}, the gradient between {low[gradient]:.3g} and {high[gradient]:.3g}."
+        )
+    low, high = ({what: choose(values) for what, values in scaled.items()} for choose in (min, max))
+    yield sentence(grows, first=first, last=last, highest=highest, low=low, high=high, most=results["most_entropy"])
     ratio = last["scaled"]["gradient"] / max(last["raw"]["gradient"], 1e-300)
-    yield "helps" if ratio > 1 else "doesn't help", dict(last=last["width"], ratio=f"{ratio:.3g}")
+    helps = _("At d_k = {width}, dividing lets {ratio:.3g} times as much gradient through to the scores.")
+    if ratio <= 1:
+        helps = _(
+            "At d_k = {width}, dividing lets {ratio:.3g} times as much gradient through to the scores: here it doesn't help."
+        )
+    yield sentence(helps, width=last["width"], ratio=ratio)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:

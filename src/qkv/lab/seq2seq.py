@@ -35,7 +35,7 @@ from ..train.optim import make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import Batch, Translation, summed_loss
 from . import Course, Progress, Results, Row, report, small_step
-from .report import Column
+from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -332,7 +332,7 @@ def tables(results: Results) -> list[report.Table]:
     title = say(
         "Dates of many forms to ISO: {steps} steps of {batch} dates, {tests} unseen dates as the test (GRU by "
         "AdamW, Transformer by Muon)",
-        **{name: sizes[name] for name in ("steps", "batch", "tests")},
+        **sizes,
     )
     text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
     header = say("model|weights|right|per step|per date|last loss|{text}|year on year", text=text).split("|")
@@ -340,64 +340,50 @@ def tables(results: Results) -> list[report.Table]:
     return [report.table(title, header, COLUMNS, rows)]
 
 
-SPEAKS = {
-    "equal": _(
-        "After {steps} steps, both ({ahead}, {behind}) got {high} of {tests} unseen dates wholly right ({low})."
-    ),
-    "ahead": _("After {steps} steps, the {ahead} got {high} of {tests} unseen dates wholly right, the {behind} {low}."),
-    "speed": _(
-        "A training step took the GRU {gru} and the Transformer {transformer} ({threads}): the {faster} was "
-        "{ratio} times as fast. The GRU reads and writes one character after the other; the Transformer reads "
-        "all of them at once and, while training, writes all at once."
-    ),
-    "no year": _(
-        "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
-        "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)"
-    ),
-    "years": _(
-        "Writing the year, the GRU put {gru} of its attention on the very digit that it copies; of the "
-        "Transformer's heads, {head} (layer.head) did so most, with {transformer}."
-    ),
-}
-
-
 def shows(results: Results) -> str:
     """Who was right more often, who was quicker, and what the alignments say."""
-    return report.told(((SPEAKS[key], values) for key, values in _findings(results)), results["busy"])
+    return report.told(_sentences(results), results["busy"])
 
 
-def _findings(results: Results) -> Iterator[tuple[str, Row]]:
-    """Yield the key of each sentence that the numbers call for, with what fills it."""
+def _sentences(results: Results) -> Iterator[str]:
+    """Yield each sentence that the numbers call for."""
     gru, transformer = results["rows"]
     names = {row["kind"]: say(CALLED[row["kind"]]) for row in results["rows"]}
     ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])
-    yield (
-        "equal" if ahead["accuracy"] == behind["accuracy"] else "ahead",
-        dict(
-            ahead=names[ahead["kind"]],
-            behind=names[behind["kind"]],
-            high=report.share(ahead["accuracy"]),
-            low=report.share(behind["accuracy"]),
-            steps=results["sizes"]["steps"],
-            tests=results["sizes"]["tests"],
-        ),
+    right = _(
+        "After {steps} steps, the {ahead} got {high:share} of {tests} unseen dates wholly right, the {behind} {low:share}."
     )
+    if ahead["accuracy"] == behind["accuracy"]:
+        right = _(
+            "After {steps} steps, both ({ahead}, {behind}) got {high:share} of {tests} unseen dates wholly right ({low:share})."
+        )
+    of = dict(ahead=names[ahead["kind"]], behind=names[behind["kind"]], high=ahead["accuracy"], low=behind["accuracy"])
+    yield sentence(right, **of, **results["sizes"])
     slower, faster = sorted(results["rows"], key=lambda row: -row["seconds_per_step"])
-    yield (
-        "speed",
-        dict(
-            gru=report.duration(gru["seconds_per_step"]),
-            transformer=report.duration(transformer["seconds_per_step"]),
-            faster=names[faster["kind"]],
-            ratio=f"{slower['seconds_per_step'] / faster['seconds_per_step']:.1f}",
-            threads=report.threads(results["threads"]),
+    yield sentence(
+        _(
+            "A training step took the GRU {gru[seconds_per_step]:duration} and the Transformer "
+            "{transformer[seconds_per_step]:duration} ({threads}): the {faster} was {ratio:.1f} times as fast. The GRU reads "
+            "and writes one character after the other; the Transformer reads all of them at once and, while training, writes "
+            "all at once."
         ),
+        gru=gru,
+        transformer=transformer,
+        faster=names[faster["kind"]],
+        ratio=slower["seconds_per_step"] / faster["seconds_per_step"],
+        threads=report.threads(results["threads"]),
     )
     years, head = [one["year"] for one in results["alignments"]], results["alignments"][1]["head"]
+    copied = _(
+        "Writing the year, the GRU put {years[0]:.2f} of its attention on the very digit that it copies; of the "
+        "Transformer's heads, {head} (layer.head) did so most, with {years[1]:.2f}."
+    )
     if None in years:
-        yield "no year", dict(head=head)
-    else:
-        yield "years", dict(gru=f"{years[0]:.2f}", transformer=f"{years[1]:.2f}", head=head)
+        copied = _(
+            "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
+            "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)"
+        )
+    yield sentence(copied, years=years, head=head)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
