@@ -23,7 +23,6 @@ from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
 
 KINDS = ("plain", "fused", "windowed")
 FIRST = 1024  # n, at most, of the small step by which the others are expected
@@ -142,6 +141,7 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
 
     from ..model.config import Config
     from ..model.transformer import Transformer
+    from ..train.optim import descend
     from ..train.tasks import summed_loss
 
     torch.manual_seed(seed)
@@ -152,9 +152,7 @@ def _stepper(context: int, seed: int, compiled: bool = False) -> Callable[[], fl
 
     def step() -> float:
         loss, count = summed_loss(model(ids[:, :-1]), ids[:, 1:])
-        (loss / count).backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        descend([optimizer], loss / count)
         return loss.item()
 
     return step
@@ -317,7 +315,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
                 xytext=(4, -2),
                 textcoords="offset points",
             )
-        axes.yaxis.set_major_formatter(_told(report.duration if what == "seconds" else report.amount))
+        report.name_ticks(axes.yaxis, report.duration if what == "seconds" else report.amount)
         axes.legend(
             fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, 1.0 if what == "seconds" else 0.9)
         )
@@ -331,9 +329,3 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     axes.set_xlim(0, max(step["seconds"] for step in known) * 1.3e3)
     axes.invert_yaxis()
     return report.finish(figure, path)
-
-
-def _told(words: Callable[[float], str]) -> FuncFormatter:
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda value, _: words(value))

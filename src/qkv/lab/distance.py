@@ -22,6 +22,7 @@ from ..attention import masks
 from ..attention.heads import MultiHeadAttention
 from ..i18n import Problem, _, say
 from ..text.seeded_rng import dice
+from ..train.optim import descend
 from . import Course, Progress, Results, Row, report, small_step
 from .report import Column, sentence
 
@@ -163,10 +164,7 @@ def measure(
 
 def _step(model: nn.Module, mover: torch.optim.Optimizer, ids: Tensor, word: Tensor) -> Tensor:
     loss = F.cross_entropy(model(ids), word)
-    loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    mover.step()
-    mover.zero_grad(set_to_none=True)
+    descend([mover], loss, clipped=model)
     return loss
 
 

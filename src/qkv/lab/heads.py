@@ -26,7 +26,7 @@ from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice
 from ..text.sequence_tasks import SYMBOLS, sequences
 from ..tracing.study.patterns import CALLED
-from ..train.optim import make_optimizers, set_rate
+from ..train.optim import descend, make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
 from . import Course, Progress, Results, Row, report
@@ -45,14 +45,11 @@ SHOWN = ("induction", "previous")  # the kinds of heads that this task is made o
 def measure(
     *,
     heads: tuple[int, ...],
-    layers: int,
-    length: int,
     symbols: int,
     steps: int,
     width: int,
-    batch: int,
-    seed: int,
     progress: Progress,
+    **sizes: int,
 ) -> Results:
     """Train one model per number of heads on the same batches, then name what each head does."""
     wrong = [count for count in heads if width % (2 * count)]
@@ -66,12 +63,12 @@ def measure(
 
     def small(count: int) -> float:
         begun = time.perf_counter()
-        once = _train(count, layers, length, symbols, SMALL, width, batch, seed, lambda share: None)["seconds_per_step"]
+        once = _train(count, lambda share: None, SMALL, symbols, width, **sizes)["seconds_per_step"]
         return time.perf_counter() - begun + once * (steps - SMALL)  # a look at its heads is in it
 
     course = Course(progress, [small(count) for count in heads])
     for part, count in enumerate(heads):
-        rows.append(_train(count, layers, length, symbols, steps, width, batch, seed, partial(course, part)))
+        rows.append(_train(count, partial(course, part), steps, symbols, width, **sizes))
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
 
 
@@ -82,14 +79,15 @@ def _rows(seed: int, step: int, rows: int, length: int, symbols: int) -> tuple[T
 
 def _train(
     count: int,
+    tell: Callable[[float], None],
+    steps: int,
+    symbols: int,
+    width: int,
+    *,
     layers: int,
     length: int,
-    symbols: int,
-    steps: int,
-    width: int,
     batch: int,
     seed: int,
-    tell: Callable[[float], None],
 ) -> Row:
     torch.manual_seed(seed)
     config = Config(
@@ -113,10 +111,7 @@ def _train(
         begun = time.perf_counter()
         set_rate(optimizers, settings.rate(step))
         loss, counted = summed_loss(model(x), y)
-        (loss / counted).backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        descend(optimizers, loss / counted)
         seconds.append(time.perf_counter() - begun)
         if (step + 1) % EVERY == 0 or step + 1 == steps:
             curve.append([step + 1, _right(model, *test)])
@@ -264,18 +259,15 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     across = max(len(rows), 2)
     figure = report.canvas(3, across, each=(2.9, 2.8))
     grid = figure.add_gridspec(3, across)
-    axes = report.panel(figure, grid[0, : across - across // 2], title=say("learning"))
-    axes.set_xlabel(say("step"), fontsize=9)
-    axes.set_ylabel(say("right"), fontsize=9)
+    left, right = grid[0, : across - across // 2], grid[0, across - across // 2 :]
+    axes = report.panel(figure, left, title=say("learning"), x=say("step"), y=say("right"))
     inks = _ramp(len(rows))
     for row, ink in zip(rows, inks, strict=True):
         axes.plot(*zip(*row["curve"], strict=True), color=ink, label=f"{row['heads']}")
     axes.axhline(results["chance"], color=report.INK[4], linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.05)
     axes.legend(fontsize=8, frameon=False, title=say("heads"), title_fontsize=8, loc="upper left")
-    axes = report.panel(figure, grid[0, across - across // 2 :], title=say("time per step"))
-    axes.set_xlabel(say("heads"), fontsize=9)
-    axes.set_ylabel(say("ms"), fontsize=9)
+    axes = report.panel(figure, right, title=say("time per step"), x=say("heads"), y=say("ms"))
     axes.bar(
         [str(row["heads"]) for row in rows], [row["seconds_per_step"] * 1e3 for row in rows], color=inks, width=0.6
     )

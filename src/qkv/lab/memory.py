@@ -254,7 +254,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
 
 
 def _in_bytes(axis: Axis) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: "0" if value == 0 else report.amount(value)))
+    report.name_ticks(axis, lambda value: "0" if value == 0 else report.amount(value))

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .. import text
 from ..model.config import Config
@@ -23,7 +23,7 @@ from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice
-from ..train.optim import make_optimizers, set_rate
+from ..train.optim import descend, make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import summed_loss
 from . import Row
@@ -195,11 +195,7 @@ class Learning:
         begun = time.perf_counter()
         set_rate(self.optimizers, self.settings.rate(self.done))
         loss, counted = summed_loss(self.model(x), y)
-        (loss / counted).backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        descend(self.optimizers, loss / counted, clipped=self.model)
         self.seconds += time.perf_counter() - begun
         self.done, self.tokens = self.done + 1, self.tokens + x.numel()
 

@@ -398,7 +398,8 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
             _line(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _tell(axes, told)
+        report.name_ticks(axes.yaxis, told)
+        axes.yaxis.set_minor_formatter("")
     lines, labels = legend.get_legend_handles_labels()
     axes = figure.add_subplot(2, 3, 6)
     axes.axis("off")
@@ -413,10 +414,3 @@ def _line(axes: Axes, kind: str, label: str, x: Sequence[float], seeds: list[lis
     broad, broken = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
     style: Row = dict(color=INKS[kind], marker=MARKS[kind], markersize=4, label=label)
     axes.plot(x, list(map(fmean, seeds)), linewidth=broad, linestyle=broken, **style)
-
-
-def _tell(axes: Axes, words: Callable[[float], str]) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _place: words(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -20,6 +20,7 @@ from . import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
@@ -276,6 +277,13 @@ def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: st
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return axes
+
+
+def name_ticks(axis: Axis, words: Callable[[float], str]) -> None:
+    """Write the numbers along an axis as `words` does."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _place: words(value)))
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:

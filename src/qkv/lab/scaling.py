@@ -193,10 +193,9 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Before softmax, after softmax; then entropy and gradient against d_k."""
     figure = report.canvas(2, 3)
     for line, (row, ink) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):
-        std = f"{row['std']:g}"
-        axes = report.panel(figure, 2, 3, 3 * line + 1, title=say("before: std {std}", std=std))
+        title = say("before: std {std}", std=f"{row['std']:g}")
+        axes = report.panel(figure, 2, 3, 3 * line + 1, title=title, y=say("how many"))
         axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=ink, alpha=0.85)
-        axes.set_ylabel(say("how many"), fontsize=9)
         title = say("after softmax: largest {largest:.2g}", largest=row["largest"])
         axes = report.panel(figure, 2, 3, 3 * line + 2, title=title, x=say("weight"))
         # counted in logarithms, or one weight of 1 beside 19,999 of 0 could not be seen

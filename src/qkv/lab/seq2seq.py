@@ -31,7 +31,7 @@ from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream
 from ..text.tokenizer import Tokenizer
-from ..train.optim import make_optimizers, set_rate
+from ..train.optim import descend, make_optimizers, set_rate
 from ..train.settings import Settings
 from ..train.tasks import Batch, Translation, summed_loss
 from . import Course, Progress, Results, Row, report, small_step
@@ -205,11 +205,7 @@ class Learner(Generic[Model]):
         begun = time.perf_counter()
         set_rate(self.optimizers, rate)
         loss, counted = self.loss(task, rows)
-        (loss / counted).backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        descend(self.optimizers, loss / counted, clipped=self.model)
         self.seconds.append(time.perf_counter() - begun)
         self.losses.append(loss.item() / int(counted))
 

@@ -103,6 +103,16 @@ def make_optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Op
     return optimizers
 
 
+def descend(optimizers: Iterable[torch.optim.Optimizer], loss: Tensor, clipped: nn.Module | None = None) -> None:
+    """Take one step down the gradient of a loss, of norm 1 at most where a model is to be clipped, and clear it."""
+    loss.backward()
+    if clipped is not None:
+        nn.utils.clip_grad_norm_(clipped.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
 def set_rate(optimizers: list[torch.optim.Optimizer], share: float) -> None:
     """Every group at this share of its full learning rate."""
     for optimizer in optimizers:
