@@ -6,15 +6,14 @@ of a trace, a line per key.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import _, all_of, say
-from ..terminal import text_grid
-from .step_printer import TextStep, TextTable, largest, print_steps, print_sum
+from .step_printer import TextStep, TextTable, as_text, indented, largest, print_steps, print_sum, weighted_sum
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
@@ -25,7 +24,7 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
     """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
     one = _Derivation(steps, lang, head, item)
     middle = [one.scores(), one.scaled(), one.masked(), one.weights()] if steps.scores.size else []
-    return print_steps(one.introduction(), [one.inputs(), *middle, one.output()], digits)
+    return print_steps([*one.introduction()], [one.inputs(), *middle, one.output()], digits)
 
 
 @dataclass(frozen=True)
@@ -37,22 +36,17 @@ class _Derivation:
     head: int
     item: int
 
-    def introduction(self) -> list[str]:
+    def introduction(self) -> Iterator[str]:
         steps, lang = self.steps, self.lang
         n, m, d = *steps.scores.shape[-2:], steps.q.shape[-1]
-        lines = [
-            say("softmax(QKᵀ/√d)V, step by step", lang),
-            say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d),
-        ]
+        yield say("softmax(QKᵀ/√d)V, step by step", lang)
+        yield say("{n} queries look at {m} keys; each vector of q and k has {d} numbers.", lang, n=n, m=m, d=d)
         if steps.batched:
             items = steps.scores.shape[0]
-            lines.append(
-                say("Shown: item {item} of a batch of {items}, counted from 0.", lang, item=self.item, items=items)
-            )
+            yield say("Shown: item {item} of a batch of {items}, counted from 0.", lang, item=self.item, items=items)
         if steps.headed:
             heads = steps.scores.shape[-3]
-            lines.append(say("Shown: head {head} of {heads}, counted from 0.", lang, head=self.head, heads=heads))
-        return lines
+            yield say("Shown: head {head} of {heads}, counted from 0.", lang, head=self.head, heads=heads)
 
     def inputs(self) -> TextStep:
         steps, at_kv = self.steps, self.steps.index_kv(self.item, self.head)
@@ -61,9 +55,8 @@ class _Derivation:
             for name, table, labels in (("x", steps.x, self.queries), ("memory", steps.memory, self.keys))
             if table is not None
         ]
-        for name, matrix in (("W_q", steps.w_q), ("W_k", steps.w_k), ("W_v", steps.w_v)):
-            if matrix is not None:
-                tables.append(self._projection(name, matrix))
+        matrices = (("W_q", steps.w_q), ("W_k", steps.w_k), ("W_v", steps.w_v))
+        tables += [self._projection(name, matrix) for name, matrix in matrices if matrix is not None]
         tables.append(self._table("Q", steps.q, steps.q[self.at], self.queries))
         tables += [self._table(name, t, t[at_kv], self.keys) for name, t in (("K", steps.k), ("V", steps.v))]
         return TextStep("0  Q, K, V", *_origin(steps, self.lang), *tables)
@@ -101,14 +94,10 @@ class _Derivation:
             )
         ]
         if steps.sinks is not None:
-            told.append(
-                say(
-                    "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less "
-                    "than 1.",
-                    lang,
-                    sink=float(steps.sinks[self.head]),
-                )
+            sink = _(
+                "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less than 1."
             )
+            told.append(say(sink, lang, sink=float(steps.sinks[self.head])))
         sums = steps.weights[self.at].sum(-1)
         low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
         same = say("Every row sums to {sum}.", lang, sum=low)
@@ -185,9 +174,10 @@ def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item
     return print_sum(name, steps.names(1, len(terms)), weights, terms, lang, digits)
 
 
+@as_text
 def row(
     trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
-) -> str:
+) -> Iterator[str]:
     """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
 
     q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
@@ -200,49 +190,34 @@ def row(
     place = asking.find(query)
     word = asking.numbered[place]
     if trace.bare:
-        return _weights(trace, layer, head, word, place, part, batch)
+        yield from _weights(trace, layer, head, word, place, part, batch)
+        return
     steps = trace.steps(layer, head, place, part=part, batch=batch)
     assert isinstance(steps, Steps)  # a mixer's row is mixer_derivation's
     columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
     order = np.argsort(-steps.weights[0])[:12]
-    table = np.stack(columns, 1)[order]
     titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
     titles += [say("masked"), say("weight")]
-    lines = (
-        []
-        if end - first == 1
-        else [
-            say(
-                "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
-                "them, {last}:",
-                word=name,
-                n=end - first,
-                last=word,
-            ),
-            "",
-        ]
-    )
-    lines += _turned(trace, layer, head, word, place, part, batch)
-    lines.append(
-        say(
-            "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
-            word=word,
-            layer=layer,
-            head=head,
-            d=steps.q.shape[-1],
+    if end - first > 1:
+        yield say(
+            "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
+            "them, {last}:",
+            word=name,
+            n=end - first,
+            last=word,
         )
+        yield ""
+    yield from _turned(trace, layer, head, word, place, part, batch)
+    yield say(
+        "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
+        word=word,
+        layer=layer,
+        head=head,
+        d=steps.q.shape[-1],
     )
-    lines += ["  " + line for line in text_grid.numbers(table, [asked[i] for i in order], titles, most=16).split("\n")]
-    lines += _others(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
-    lines.append(say("Σ weight × V:"))
-    lines += ["  " + line for line in text_grid.numbers(steps.output, [word], most=10).split("\n")]
-    lines.append(
-        say(
-            "The same to {difference} as the model's own kernel gives from these q, k and v.",
-            difference=f"{trace.difference(layer, head, place, part=part, batch=batch):.0e}",
-        )
-    )
-    return "\n".join(lines)
+    yield from indented(np.stack(columns, 1)[order], [asked[i] for i in order], titles)
+    yield from _others(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
+    yield from weighted_sum(steps.output, word, trace.difference(layer, head, place, part=part, batch=batch))
 
 
 def _origin(steps: Steps, lang: str | None) -> list[str]:
@@ -250,10 +225,9 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
     if steps.x is None:
         return [say("Q, K and V as they were given.", lang)]
     left_out = [name for name in ("w_q", "w_k", "w_v") if getattr(steps, name) is None]
-    told = (
-        []
-        if len(left_out) == 3
-        else [
+    told = []
+    if len(left_out) < 3:
+        told.append(
             say(
                 _(
                     "Two texts: q = x·W_q asks from the one; k = memory·W_k answers and v = memory·W_v is passed on from the other."
@@ -264,19 +238,12 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
                 ),
                 lang,
             )
-        ]
-    )
+        )
     if left_out:
         of = "x" if steps.memory is None else "memory"
         equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else of}" for name in left_out)
-        told.append(
-            say(
-                "Left out: {names}; so {equal}.",
-                lang,
-                names=all_of(name.capitalize() for name in left_out),
-                equal=equal,
-            )
-        )
+        names = all_of(name.capitalize() for name in left_out)
+        told.append(say("Left out: {names}; so {equal}.", lang, names=names, equal=equal))
     return told
 
 
@@ -298,36 +265,27 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
     told = [say(key, lang, scale=steps.scale, d=d)]
     if steps.softcap is not None:
         formula = f"{steps.softcap:.4g}·tanh(({formula})/{steps.softcap:.4g})"
-        told.append(
-            say(
-                "Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.",
-                lang,
-                softcap=steps.softcap,
-            )
-        )
+        capped = _("Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.")
+        told.append(say(capped, lang, softcap=steps.softcap))
     if steps.bias is not None:
         formula += " + bias"
         told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
     return f"2  scaled = {formula}", told
 
 
-def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> str:
+def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> Iterator[str]:
     """One query's weights, where there is nothing else to tell how they came about."""
     asked, shares = trace.tokens(part, batch, keys=True).numbered, trace.row(layer, head, place, part=part, batch=batch)
     order = np.argsort(-shares)[:12]
-    lines = [
-        say(
-            "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
-            "aren't there (--eager):",
-            word=word,
-            layer=layer,
-            head=head,
-        )
-    ]
-    table = text_grid.numbers(shares[order][:, None], [asked[i] for i in order], [say("weight")], most=16)
-    lines += ["  " + line for line in table.split("\n")]
-    lines += _others(shares, np.ones(len(shares), bool), order)
-    return "\n".join(lines)
+    yield say(
+        "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
+        "aren't there (--eager):",
+        word=word,
+        layer=layer,
+        head=head,
+    )
+    yield from indented(shares[order][:, None], [asked[i] for i in order], [say("weight")])
+    yield from _others(shares, np.ones(len(shares), bool), order)
 
 
 def _others(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
@@ -346,24 +304,20 @@ def _others(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> lis
     return ["  " + say(key, n=len(others), sum=float(weights[others].sum()), hidden=hidden)]
 
 
-def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> list[str]:
+def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> Iterator[str]:
     """How q was turned by its position, on its first pairs and its last."""
     pairs = trace.rotation(layer, head, place, part=part, batch=batch)
     if pairs is None:
-        return []
-    shown = [*range(min(3, len(pairs))), *([len(pairs) - 1] if len(pairs) > 3 else [])]
+        return
     half = len(pairs)
-    labels = [f"q{i}, q{i + half}" for i in shown]
+    shown = [*range(min(3, half)), *([half - 1] if half > 3 else [])]
+    yield say(
+        "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
+        "its own speed:",
+        word=word,
+        place=place,
+        pairs=half,
+    )
     titles = [say("angle"), say("before"), "", say("after"), ""]
-    table = text_grid.numbers(pairs[shown], labels, titles).split("\n")
-    return [
-        say(
-            "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
-            "its own speed:",
-            word=word,
-            place=place,
-            pairs=half,
-        ),
-        *("  " + line for line in table),
-        "",
-    ]
+    yield from indented(pairs[shown], [f"q{i}, q{i + half}" for i in shown], titles, most=12)
+    yield ""

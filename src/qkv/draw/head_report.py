@@ -20,6 +20,7 @@ from ..tracing.views.token_labels import PARTS, By, Tokens
 from ..tracing.views.traces import Trace
 from ..tracing.views.word_map import stand, view
 from . import derivation, mixer_derivation, terminal_map
+from .step_printer import as_text
 
 MOST_SHOWN = 64  # tokens up to which a terminal map shows each
 
@@ -48,51 +49,39 @@ class HeadReport:
         ahead = looks_ahead(self.trace, self.from_, self.to, self.by, part=self.part)
         return None if ahead else (self.from_, self.to)
 
-    def summary(self) -> str:
+    @as_text
+    def summary(self) -> Iterator[str]:
         """Return what the trace is: its layers, heads and tokens."""
         trace, part = self.trace, self.part
         sides = self._sides()
-        lines = [
-            say(
-                "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens (layers and heads count from 0)",
-                model=trace.model,
-                part=say(PARTS[part]),
-                layers=trace.n_layer(part),
-                heads=trace.n_head(part),
-                tokens=_sizes(map(len, sides)),
-            )
-        ]
+        yield say(
+            "{model} · {part}: {layers} layers × {heads} heads on {tokens} tokens (layers and heads count from 0)",
+            model=trace.model,
+            part=say(PARTS[part]),
+            layers=trace.n_layer(part),
+            heads=trace.n_head(part),
+            tokens=_sizes(map(len, sides)),
+        )
+        layers = all_of(trace.layers(part))
         if "mixers" in trace.parts and len(trace.parts) > 1:
             other = "mixers" if part != "mixers" else trace.parts[0]
-            lines.append(
-                say(
-                    "These are layers {layers}; --part {other} shows {others}.",
-                    layers=all_of(trace.layers(part)),
-                    other=other,
-                    others=all_of(trace.layers(other)),
-                )
-            )
+            told = _("These are layers {layers}; --part {other} shows {others}.")
+            yield say(told, layers=layers, other=other, others=all_of(trace.layers(other)))
         elif part in trace.numbers and part != "mixers":
-            layers = all_of(trace.layers(part))
-            lines.append(say("Attention is in these layers alone: {layers}. The others have none.", layers=layers))
+            yield say("Attention is in these layers alone: {layers}. The others have none.", layers=layers)
         joined = [len(side.groups()) for side in sides]
         if self.by == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
-            lines.append(
-                say(
-                    "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
-                    groups=_sizes(joined),
-                )
+            yield say(
+                "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
+                groups=_sizes(joined),
             )
         if part == "cross":
-            lines.append(f"  {_joined(sides[1])} → {_joined(sides[0])}")
+            yield f"  {_joined(sides[1])} → {_joined(sides[0])}"
             if most := trace.more.get("cut"):
-                lines.append(
-                    say(
-                        "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
-                        most=most,
-                    )
+                yield say(
+                    "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
+                    most=most,
                 )
-        return "\n".join(lines)
 
     def link_table(self) -> str:
         """Return the heads that link the two words, strongest first, or why none can; "" without two words."""
@@ -126,7 +115,8 @@ class HeadReport:
         """True if the map has more rows or columns than are shown."""
         return max(len(side.groups(self.by)) for side in self._sides()) > MOST_SHOWN
 
-    def title(self, layer: int, head: int) -> str:
+    @as_text
+    def title(self, layer: int, head: int) -> Iterator[str]:
         """Return what the map's rows and columns are."""
         # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
         title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
@@ -144,18 +134,14 @@ class HeadReport:
             title = _(
                 "{part} layer {layer}, head {head}: each row is a token that looks; its numbers and what its sink takes add up to 1"
             )
-        lines = [say(title, layer=layer, head=head, part=say(PARTS[self.part]))]
+        yield say(title, layer=layer, head=head, part=say(PARTS[self.part]))
         if self.long:
             _bins, rows, cols = self._cells()
-            lines.append(
-                say(
-                    "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest "
-                    "cell)",
-                    rows=rows,
-                    cols=cols,
-                )
+            yield say(
+                "(a long text: each cell is the mean of {rows} × {cols} weights, shaded relative to the strongest cell)",
+                rows=rows,
+                cols=cols,
             )
-        return "\n".join(lines)
 
     def map(self, layer: int, head: int) -> str:
         """Return the map, coloured; of a long text pooled."""
@@ -181,25 +167,23 @@ class HeadReport:
         if patterns:
             yield self.trace.patterns(part=self.part).show()
 
-    def _experts(self, layer: int) -> str:
+    @as_text
+    def _experts(self, layer: int) -> Iterator[str]:
         """Return which experts each token took after it had looked, of as many tokens as a map shows."""
         took, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
-        lines = [
-            say(
-                "layer {layer}: the {each} of {count} experts that each token took, best first",
-                layer=layer,
-                each=took.chosen.shape[1],
-                count=took.count,
-            )
-        ]
+        yield say(
+            "layer {layer}: the {each} of {count} experts that each token took, best first",
+            layer=layer,
+            each=took.chosen.shape[1],
+            count=took.count,
+        )
         shown = tokens.numbered[:MOST_SHOWN]
         wide = max(map(text_grid.width, shown))
         for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
             pairs = "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
-            lines.append(f"  {text_grid.left(word, wide)}  {pairs}")
+            yield f"  {text_grid.left(word, wide)}  {pairs}"
         if len(tokens) > MOST_SHOWN:
-            lines.append(say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN))
-        return "\n".join(lines)
+            yield say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN)
 
     def without(self, model: Any, tokenizer: AnyTokenizer, heads: Sequence[str]) -> str:
         """Return what changes without these heads."""
@@ -264,7 +248,8 @@ class HeadReport:
         return bins, -(-asking // bins), -(-asked // bins)
 
 
-def _effect_text(effect: Effect, tokens: Tokens) -> str:
+@as_text
+def _effect_text(effect: Effect, tokens: Tokens) -> Iterator[str]:
     """Return what changes without some heads; `tokens` are those of the text."""
     heads = ", ".join(effect.heads)
     if effect.said is not None:
@@ -273,22 +258,17 @@ def _effect_text(effect: Effect, tokens: Tokens) -> str:
             if effect.said[0] == effect.said[1]
             else _("Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}")
         )
-        return say(key, heads=heads, before=effect.said[0], after=effect.said[1])
-    lines = [
-        say(
-            "Without {heads}, {moved} of the next token's probability goes elsewhere:",
-            heads=heads,
-            moved=f"{effect.moved:.0%}",
-        )
-    ]
+        yield say(key, heads=heads, before=effect.said[0], after=effect.said[1])
+        return
+    moved = f"{effect.moved:.0%}"
+    yield say("Without {heads}, {moved} of the next token's probability goes elsewhere:", heads=heads, moved=moved)
     wide = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
-    lines.append(f"  {' ' * wide}  {say('with it'):>7}  {say('without'):>7}")
+    yield f"  {' ' * wide}  {say('with it'):>7}  {say('without'):>7}"
     for word, before, after in effect.words:
-        lines.append(f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}")
+        yield f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}"
     for word, _before, _after in effect.words:
         if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
-            lines.append(say("{token} is a part of a character, which other characters may share.", token=word))
-    return "\n".join(lines)
+            yield say("{token} is a part of a character, which other characters may share.", token=word)
 
 
 def _bars(weights: Sequence[float]) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import _, say
-from ..terminal import text_grid
-from .step_printer import TextStep, TextTable, largest, print_steps, print_sum
+from .step_printer import TextStep, TextTable, as_text, indented, largest, print_steps, print_sum, weighted_sum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,9 +156,10 @@ def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) 
     )
 
 
+@as_text
 def row(
     trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
-) -> str:
+) -> Iterator[str]:
     """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
     from ..mixers.calls import Mixing
     from ..tracing.views.word_map import stand
@@ -181,33 +182,20 @@ def row(
         columns["β"] = call.write[0, 0, : place + 1].double().numpy()
     columns[say("weight")] = weights
     table = np.stack(list(columns.values()), 1)[order]
-    lines = [
-        say(
-            "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
-            word=query if end - first == 1 else names[place],
-            layer=layer,
-            head=head,
-        )
-    ]
-    if call.write is not None:
-        lines.append(say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)"))
-    lines += [
-        "  " + line for line in text_grid.numbers(table, [names[i] for i in order], list(columns), most=16).split("\n")
-    ]
-    if (rest := place + 1 - len(order)) > 0:
-        lines.append(
-            "  " + say("and {n} more, at most {size} each", n=rest, size=float(np.abs(np.delete(weights, order)).max()))
-        )
-    lines.append(say("Σ weight × V:"))
-    output = weights @ call.v[0, 0, : place + 1].double().numpy()
-    lines += ["  " + line for line in text_grid.numbers(output[None], [names[place]], most=10).split("\n")]
-    lines.append(
-        say(
-            "The same to {difference} as the model's own kernel gives from these q, k and v.",
-            difference=f"{trace.difference(layer, head, part=part, batch=batch):.0e}",
-        )
+    yield say(
+        "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
+        word=query if end - first == 1 else names[place],
+        layer=layer,
+        head=head,
     )
-    return "\n".join(lines)
+    if call.write is not None:
+        yield say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)")
+    yield from indented(table, [names[i] for i in order], list(columns))
+    if (rest := place + 1 - len(order)) > 0:
+        size = float(np.abs(np.delete(weights, order)).max())
+        yield "  " + say("and {n} more, at most {size} each", n=rest, size=size)
+    output = weights @ call.v[0, 0, : place + 1].double().numpy()
+    yield from weighted_sum(output[None], names[place], trace.difference(layer, head, part=part, batch=batch))
 
 
 def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[bytes] | None = None) -> Figure:

@@ -11,14 +11,18 @@ Two numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..i18n import say
+from ..i18n import _, say
 from ..terminal import text_grid
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,31 @@ def print_sum(
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=word)
     whole = TextTable(np.vstack([table, table.sum(0)]), [*keys, say("sum", lang)], columns, most=16)
     return "\n".join([title, *("     " + line for line in whole.lines(digits))])
+
+
+def as_text(lines: Callable[P, Iterable[str]]) -> Callable[P, str]:
+    """Let a function that yields lines return them as one text."""
+
+    @wraps(lines)
+    def joined(*args: P.args, **options: P.kwargs) -> str:
+        return "\n".join(lines(*args, **options))
+
+    return joined
+
+
+def indented(values: ArrayLike, rows: Sequence[str], columns: Sequence[str] | None = None, most: int = 16) -> list[str]:
+    """Return the lines of a table, two blanks in."""
+    return ["  " + line for line in TextTable(values, rows, columns, most=most).lines(3)]
+
+
+def weighted_sum(output: np.ndarray, word: str, difference: float) -> list[str]:
+    """Return the lines that end the row of a word: Σ weight × V, and how exactly the model's own kernel gives the same."""
+    told = _("The same to {difference} as the model's own kernel gives from these q, k and v.")
+    return [
+        say("Σ weight × V:"),
+        *indented(output, [word], most=10),
+        say(told, difference=f"{difference:.0e}"),
+    ]
 
 
 def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..i18n import say
+from ..i18n import _, say
 from ..terminal import text_grid
 
 if TYPE_CHECKING:
@@ -152,13 +152,9 @@ def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: 
         if cell > 2:
             return text_grid.left(number, cell)
         return ("−" if value < 0 else "") + SHADES[min(int(size**0.5 * 5), 4)] * (1 if value < 0 else 2)
-    r, g, b = _ink(size, RAMP if value >= 0 else BELOW)
-    front = "255;255;255" if size > 0.35 else "40;40;40"
     inside = f"{number:^{cell}}" if not marked else f"[{number}"[:cell] if cell == 2 else f"{number}◂"
-    if colour == "true":
-        return f"\x1b[48;2;{r};{g};{b};38;2;{front}m{inside}\x1b[0m"
-    code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
-    return f"\x1b[48;5;{code};38;5;{231 if size > 0.35 else 236}m{inside}\x1b[0m"
+    ramp, front = RAMP if value >= 0 else BELOW, (255, 231) if size > 0.35 else (40, 236)
+    return _painted(_ink(size, ramp), front, inside, colour)
 
 
 def paper_of(size: float, text: str, colour: str) -> str:
@@ -167,11 +163,16 @@ def paper_of(size: float, text: str, colour: str) -> str:
     >>> paper_of(1.0, "cat", "256").endswith("mcat\\x1b[0m")
     True
     """
-    r, g, b = _ink(size)
+    return _painted(_ink(size), (20, 232), text, colour)
+
+
+def _painted(paper: tuple[int, int, int], front: tuple[int, int], text: str, colour: str) -> str:
+    """A text on coloured paper; `front` is its grey, of 256 and as one of 256 colours."""
+    r, g, b = paper
     if colour == "true":
-        return f"\x1b[48;2;{r};{g};{b};38;2;20;20;20m{text}\x1b[0m"
+        return f"\x1b[48;2;{r};{g};{b};38;2;{front[0]};{front[0]};{front[0]}m{text}\x1b[0m"
     code = 16 + 36 * round(r / 51) + 6 * round(g / 51) + round(b / 51)
-    return f"\x1b[48;5;{code};38;5;232m{text}\x1b[0m"
+    return f"\x1b[48;5;{code};38;5;{front[1]}m{text}\x1b[0m"
 
 
 def _signed(value: float) -> str:
@@ -214,12 +215,7 @@ def whole_map(seen: WordMap, mark: tuple[int, int] | None = None) -> str:
     """
     drawn = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
     joined = together(len(seen.keys), seen.names[0])
-    return (
-        drawn
-        if joined == 1
-        else say(
-            "(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)", n=joined
-        )
-        + "\n"
-        + drawn
-    )
+    if joined == 1:
+        return drawn
+    told = _("(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)")
+    return f"{say(told, n=joined)}\n{drawn}"
