@@ -20,21 +20,20 @@ MADE_BY = "python tools/make_captioner.py"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "picture",
         type=Path,
         nargs="?",
         help=say("a picture: PNG, JPEG or what else matplotlib reads (with --demo, one that comes with qkv)"),
     )
     model_arguments(parser)
-    parser.add_argument(
-        "--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes")
-    )
-    parser.add_argument("--layer", type=int, metavar="L", help=say("cross-attention of this layer, from 0 (the last)"))
-    parser.add_argument("--head", type=int, metavar="H", help=say("of this head alone, from 0 (the mean of all)"))
-    parser.add_argument("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page"))
-    parser.add_argument("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
-    parser.add_argument("--json", action="store_true", help=say("as JSON"))
+    add("--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes"))
+    add("--layer", type=int, metavar="L", help=say("cross-attention of this layer, from 0 (the last)"))
+    add("--head", type=int, metavar="H", help=say("of this head alone, from 0 (the mean of all)"))
+    add("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page"))
+    add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
+    add("--json", action="store_true", help=say("as JSON"))
 
 
 def run(options: argparse.Namespace) -> None:

@@ -29,12 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("names", nargs="*", help=say("data sets, the text to prepare, or the folder for the samples"))
     add("--out", type=Path, metavar="FOLDER", help=say("where prepared tokens go"))
-    add(
-        "--tokenizer",
-        default="auto",
-        choices=["auto", "characters", "bytes", "bpe"],
-        help=say("how text is cut"),
-    )
+    add("--tokenizer", default="auto", choices=["auto", "characters", "bytes", "bpe"], help=say("how text is cut"))
     add("--vocab", type=int, metavar="N", help=say("size of a bpe vocabulary"))
 
 
@@ -105,11 +100,7 @@ def _prepare(options: argparse.Namespace) -> None:
     from ..train.reasons import REASONS
 
     made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
-    echo(
-        REASONS[text.reason(options.tokenizer, made)],
-        kind=made.kind,
-        vocab=made.vocab,
-    )
+    echo(REASONS[text.reason(options.tokenizer, made)], kind=made.kind, vocab=made.vocab)
     made.save(options.out)
     with bar(say("cutting the text into tokens")) as progress:
         tokens = text.prepare(corpus, made, options.out, progress=progress)

@@ -11,14 +11,10 @@ EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("model", metavar="RUN", help=say("the folder of a run"))
-    parser.add_argument(
-        "--to",
-        choices=["hf"],
-        default="hf",
-        help=say("the format: hf, Hugging Face's"),
-    )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=say("where (RUN-hf)"))
+    add = parser.add_argument
+    add("model", metavar="RUN", help=say("the folder of a run"))
+    add("--to", choices=["hf"], default="hf", help=say("the format: hf, Hugging Face's"))
+    add("--out", type=Path, metavar="FOLDER", help=say("where (RUN-hf)"))
 
 
 def run(options: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ EXAMPLES = [
 ]
 LINES, CHARACTERS = 20, 2000  # more that somebody's code prints isn't shown
 ACTIONS = ("check", "hint", "watch", "solution", "reset")
-
+ALL_SOLVED = _("All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.")
 
 VERDICTS = {
     "right": _("✓ {number} {title}: right"),
@@ -108,10 +108,7 @@ def _show(folder: Folder, word: str) -> int:
             print(f"  {mark} " + say("{number}  {title}  ({library})", number=f"{at:2}", title=title, library=library))
         print()
     if name is None:
-        echo(
-            "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
-            last=len(lesson.COURSE),
-        )
+        echo(ALL_SOLVED, last=len(lesson.COURSE))
         return 0
     folder.copy(name)
     folder.save()
@@ -159,21 +156,11 @@ def _tell(folder: Folder, name: str, grade: "Grade") -> None:
     if grade.verdict != "right":
         print("  " + say("More help: qkv learn hint{more}", more=_more(folder, name)))
     elif folder.current is None:
-        print(
-            "  "
-            + say(
-                "All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.",
-                last=len(lesson.COURSE),
-            )
-        )
+        print("  " + say(ALL_SOLVED, last=len(lesson.COURSE)))
     else:
         coming = lesson.COURSE[lesson.number(folder.current) - 1]
-        print(
-            "  "
-            + say(
-                "Next: exercise {number}, {title}:  qkv learn", number=lesson.number(folder.current), title=coming.title
-            )
-        )
+        told = _("Next: exercise {number}, {title}:  qkv learn")
+        print("  " + say(told, number=lesson.number(folder.current), title=coming.title))
 
 
 def _watch(folder: Folder, place: Path, name: str) -> int:

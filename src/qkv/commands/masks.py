@@ -19,17 +19,18 @@ EXAMPLES = [
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
+    add = parser.add_argument
     listed = ", ".join(masks.WORDS.values())
-    parser.add_argument(
+    add(
         "mask",
         nargs="+",
         help=say(
             "one or more of {listed}; each is drawn, then all combined by & (within one, & | ~ work too)", listed=listed
         ),
     )
-    parser.add_argument("--n", type=int, default=8, help=say("number of queries"))
-    parser.add_argument("--keys", type=int, help=say("number of keys, if not the same"))
-    parser.add_argument("--json", action="store_true", help=say("as JSON instead of a drawing"))
+    add("--n", type=int, default=8, help=say("number of queries"))
+    add("--keys", type=int, help=say("number of keys, if not the same"))
+    add("--json", action="store_true", help=say("as JSON instead of a drawing"))
 
 
 def run(options: argparse.Namespace) -> None:

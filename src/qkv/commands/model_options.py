@@ -65,12 +65,13 @@ def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
     """--model and --yes."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--model",
         metavar="MODEL",
         help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
     )
-    parser.add_argument("--yes", action="store_true", help=say("fetch the model first if it is named and not here"))
+    add("--yes", action="store_true", help=say("fetch the model first if it is named and not here"))
 
 
 def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> "tuple[nn.Module, Any]":

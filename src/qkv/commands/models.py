@@ -17,37 +17,22 @@ EXAMPLES = [
 ]
 # As people call them; the tables are in formats/families, which need torch.
 LAYOUTS = (
-    *(
-        "LLaMA",
-        "Mistral",
-        "Mixtral",
-        "Qwen2",
-        "Qwen3",
-        "Qwen3-MoE",
-        "Qwen3-Next",
-        "Gemma",
-        "Phi-3",
-        "DeepSeek",
-        "GPT-2",
-    ),
-    *("GPT-NeoX", "OPT", "BERT", "RoBERTa", "T5", "BART", "Marian", "Mamba-2", "Bamba"),
-)
+    "LLaMA Mistral Mixtral Qwen2 Qwen3 Qwen3-MoE Qwen3-Next Gemma Phi-3 DeepSeek GPT-2 GPT-NeoX OPT BERT RoBERTa T5 BART "
+    "Marian Mamba-2 Bamba"
+).split()
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "what",
         nargs="?",
         default="list",
         choices=["list", "get", "show", "why", "verify", "remove"],
         help=say("list (default), get, show, why (what stands in the way of loading), verify, remove"),
     )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        help=say("names, or hf:owner/name; show and why also take folders and files"),
-    )
+    add("names", nargs="*", help=say("names, or hf:owner/name; show and why also take folders and files"))
 
 
 def run(options: argparse.Namespace) -> int:

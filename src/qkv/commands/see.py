@@ -37,11 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     text_arguments(parser, say("the text"))
     model_arguments(parser)
     add("--from", dest="from_", metavar="WORD", help=say("the word that looks (its row)"))
-    add(
-        "--to",
-        metavar="WORD",
-        help=say("the word that is looked at: which heads link the two?"),
-    )
+    add("--to", metavar="WORD", help=say("the word that is looked at: which heads link the two?"))
     add("--layer", type=int, metavar="L", help=say("which layer, from 0"))
     add("--head", type=int, metavar="H", help=say("which head, from 0"))
     add(
@@ -53,9 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     joined = parser.add_mutually_exclusive_group()
     joined.add_argument("--words", action="store_true", help=say("join tokens to words"))
     joined.add_argument(
-        "--tokens",
-        action="store_true",
-        help=say("every token as it is, also those that are part of a character"),
+        "--tokens", action="store_true", help=say("every token as it is, also those that are part of a character")
     )
     add("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page with every head"))
     add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))

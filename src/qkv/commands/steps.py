@@ -5,7 +5,7 @@ import json
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -66,25 +66,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     model_arguments(parser)
-    add(
-        "--layer",
-        type=int,
-        metavar="L",
-        help=say("which layer of the model, from 0 (0)"),
-    )
-    add(
-        "--part",
-        choices=["encoder", "decoder", "cross"],
-        help=say("which part of an encoder-decoder"),
-    )
+    add("--layer", type=int, metavar="L", help=say("which layer of the model, from 0 (0)"))
+    add("--part", choices=["encoder", "decoder", "cross"], help=say("which part of an encoder-decoder"))
     add("--heads", type=int, default=1, metavar="H", help=say("number of heads (1)"))
-    add(
-        "--head",
-        type=int,
-        default=0,
-        metavar="I",
-        help=say("which head to show, from 0"),
-    )
+    add("--head", type=int, default=0, metavar="I", help=say("which head to show, from 0"))
     add(
         "--mask",
         metavar="MASK",
@@ -93,16 +78,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-scale", action="store_true", help=say("leave out the division by √d"))
     add("--dim", type=int, metavar="D", help=say("width of the word vectors (4 per head)"))
     add("--position", choices=["sinusoidal"], help=say("add positions to the word vectors"))
-    add(
-        "--memory",
-        metavar="TEXT",
-        help=say("look at this text instead (cross-attention)"),
-    )
-    add(
-        "--word",
-        metavar="WORD",
-        help=say("write out this word's row: Σ weight × V, term by term"),
-    )
+    add("--memory", metavar="TEXT", help=say("look at this text instead (cross-attention)"))
+    add("--word", metavar="WORD", help=say("write out this word's row: Σ weight × V, term by term"))
     add(
         "--tiles",
         type=int,
@@ -153,31 +130,45 @@ def run(options: argparse.Namespace) -> None:
     check_range("--head", options.head, 0, heads - 1)
     rows = [] if options.word is None else named.places(options.word)
     blocks = None if options.tiles is None else _tiles(done, options)
+    _print(options, preamble, done, rows, blocks, head=options.head)
+
+
+def _print(
+    options: argparse.Namespace,
+    preamble: list[str],
+    done: Any,
+    rows: list[int],
+    blocks: Tiles | None = None,
+    **head: int,
+) -> None:
+    """Print the steps of an attention's `head` or of a mixer, a word's rows and the tiles, or write them as JSON."""
     if options.json:
         plain = {"made": preamble, **done.to_dict()}
         if rows:
-            terms = [{"row": row, "terms": done.terms(row, head=options.head).tolist()} for row in rows]
-            plain["word"] = {"word": options.word, "head": options.head, "rows": terms}
+            terms = [{"row": row, "terms": done.terms(row, **head).tolist()} for row in rows]
+            plain["word"] = {"word": options.word, **head, "rows": terms}
         if blocks is not None:
-            plain["tiles"] = {"head": options.head, **blocks.to_dict()}
+            plain["tiles"] = {**head, **blocks.to_dict()}
         print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
         return
-    print("\n".join(preamble) + "\n\n" + done.show(head=options.head))
+    from ..draw import mixer_derivation
+
+    print("\n".join(preamble) + "\n\n" + done.show(**head))
     for row in rows:
-        print("\n" + done.word(row, head=options.head))
+        print("\n" + (done.word(row, **head) if head else mixer_derivation.word(done, row)))
     if blocks is not None:
         row = rows[-1] if rows else -1
         print("\n" + blocks.show(row, name=_query_names(done)[row]))
     if options.png is not None:
         from ..draw import plots
 
-        plots.steps(done, head=options.head, path=options.png)
+        figure: Callable[..., object] = plots.steps if head else mixer_derivation.figure
+        figure(done, path=options.png, **head)
         print("\n" + say("wrote {path}", path=options.png))
 
 
 def _mixer(options: argparse.Namespace) -> None:
     """Retention, Mamba-2 or the delta rule on a text."""
-    from ..draw import mixer_derivation
     from ..mixers.stepwise import KINDS, drawn
 
     if options.mixer not in KINDS:
@@ -202,19 +193,7 @@ def _mixer(options: argparse.Namespace) -> None:
             seed=options.seed or 0,
         )
     ]
-    if options.json:
-        plain = {"made": preamble, **done.to_dict()}
-        if rows:
-            terms = [{"row": row, "terms": done.terms(row).tolist()} for row in rows]
-            plain["word"] = {"word": options.word, "rows": terms}
-        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
-        return
-    print("\n".join(preamble) + "\n\n" + done.show())
-    for row in rows:
-        print("\n" + mixer_derivation.word(done, row))
-    if options.png is not None:
-        mixer_derivation.figure(done, path=options.png)
-        print("\n" + say("wrote {path}", path=options.png))
+    _print(options, preamble, done, rows)
 
 
 def tokens(text: str) -> list[str]:

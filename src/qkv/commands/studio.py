@@ -12,11 +12,7 @@ from .option_checks import check_range
 if TYPE_CHECKING:
     import uvicorn
 
-EXAMPLES = [
-    "qkv studio",
-    "qkv studio runs models/mine",
-    "qkv studio --port 9000 --no-browser",
-]
+EXAMPLES = ["qkv studio", "qkv studio runs models/mine", "qkv studio --port 9000 --no-browser"]
 PORT, TRIES = 8377, 20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -26,16 +26,17 @@ TWO_WAYS = _("give the text in one way: as an argument, by - from a pipe, or by 
 
 def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
     """The text, and --text FILE. `--file`, the name it had before, still works."""
+    add = parser.add_argument
     piped = say("; - takes a line at a time from a pipe") if lines else ""
-    parser.add_argument("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
+    add("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
     each = say("texts from a file, one per line; a line for each comes out")
-    parser.add_argument(
+    add(
         "--text",
         dest="file",
         metavar="FILE",
         help=each if lines else say("a text from a file, or a data set (see qkv data)"),
     )
-    parser.add_argument("--file", metavar="FILE", help=argparse.SUPPRESS)
+    add("--file", metavar="FILE", help=argparse.SUPPRESS)
 
 
 def whole(text: str | None, file: str | None, example: str) -> str:

@@ -22,13 +22,12 @@ DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
+    add = parser.add_argument
     text_arguments(parser, say("one or more sentences"), nargs="*", lines=True)
     model_arguments(parser)
-    parser.add_argument("--demo", action="store_true", help=say("the small date translator that comes with qkv"))
-    parser.add_argument(
-        "--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)")
-    )
-    parser.add_argument("--most", type=int, default=128, metavar="N", help=say("tokens at most (128)"))
+    add("--demo", action="store_true", help=say("the small date translator that comes with qkv"))
+    add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
+    add("--most", type=int, default=128, metavar="N", help=say("tokens at most (128)"))
 
 
 def run(options: argparse.Namespace) -> int:
