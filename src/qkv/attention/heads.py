@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..i18n import Problem, all_of, unknown
-from . import masks
+from . import masks, shapes
 from .cache import Cache, KVCache
 from .dispatch import attend
 from .norms import CentredRMSNorm, RMSNorm
@@ -114,13 +114,7 @@ class MultiHeadAttention(nn.Module):
                 n_kv_head=n_kv_head,
             )
         if head_width is None:
-            if width % n_head:
-                raise Problem(
-                    "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-                    width=width,
-                    heads=n_head,
-                )
-            head_width = width // n_head
+            head_width = shapes.head_width(width, n_head)
         if bias not in (True, False, "qkv", "out"):
             raise Problem("bias is {bias!r}: give True, False, 'qkv' (none on the output) or 'out'", bias=bias)
         read, written = bias in (True, "qkv"), bias in (True, "out")

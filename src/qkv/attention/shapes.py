@@ -29,3 +29,14 @@ def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
         raise Problem("k has {k} heads but v has {v}: give both the same", k=k[1], v=v[1])
     if k[1] == 0 or q[1] % k[1]:
         raise Problem("{q} query heads don't divide over {k} key heads: the first must be a multiple", q=q[1], k=k[1])
+
+
+def head_width(width: int, heads: int) -> int:
+    """Return how wide each head is where the heads share a width; refuse a width that they can't share evenly."""
+    if width % heads:
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
+            width=width,
+            heads=heads,
+        )
+    return width // heads

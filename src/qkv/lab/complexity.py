@@ -233,13 +233,9 @@ def tables(results: Results) -> list[report.Table]:
     ]
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """The laws, the matrix nobody can hold, and the training step."""
-    return report.told(_sentences(results), results["busy"])
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     laws, n = results["laws"], results["sizes"]["to"]
     law = _(
         "{kind}: time grows as n^{seconds_exponent:.2f}, memory as n^{bytes_exponent:.2f}; at n = {n:,} that makes about "

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.heads import MultiHeadAttention
-from ..i18n import Problem, _, say
+from ..attention.shapes import head_width
+from ..i18n import _, say
 from ..text.seeded_rng import dice
 from ..train.optim import descend
 from . import Course, Progress, Results, Row, report, small_step
@@ -106,12 +107,7 @@ def measure(
     progress: Progress,
 ) -> Results:
     """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
-    if width % HEADS:
-        raise Problem(
-            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-            width=width,
-            heads=HEADS,
-        )
+    head_width(width, HEADS)
     rows: list[Row] = []
     load = report.busy()
 
@@ -200,13 +196,9 @@ def _pairs(results: Results) -> list[tuple[Row, Row]]:
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """How far each remembered, and what a step took."""
-    return report.told(_sentences(results), results["busy"])
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     for kind in KINDS:
         rows = [row for row in results["rows"] if row["kind"] == kind]
         good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]

@@ -43,13 +43,7 @@ SHOWN = ("induction", "previous")  # the kinds of heads that this task is made o
 
 
 def measure(
-    *,
-    heads: tuple[int, ...],
-    symbols: int,
-    steps: int,
-    width: int,
-    progress: Progress,
-    **sizes: int,
+    *, heads: tuple[int, ...], symbols: int, steps: int, width: int, progress: Progress, **sizes: int
 ) -> Results:
     """Train one model per number of heads on the same batches, then name what each head does."""
     wrong = [count for count in heads if width % (2 * count)]
@@ -204,13 +198,9 @@ def _names(counts: dict[str, int]) -> str:
     return say(", ").join(f"{say(CALLED[name])} {count}" for name, count in most)
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """Who learned it, who was first, and what the heads became."""
-    return report.told(_sentences(results), results["busy"])
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     rows = results["rows"]
     best, worst = (choose(rows, key=lambda row: row["accuracy"]) for choose in (max, min))
     if len(rows) == 1:

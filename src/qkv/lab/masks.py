@@ -164,13 +164,9 @@ def _pair(row: Row) -> str:
     return f"{row['queries'][i]} → {row['keys'][j]} {weight:.2f}"
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """What was the same in all three, and what the masks did."""
-    return report.told(_sentences(results))
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     own, causal, cross = results["rows"]
     yield say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")
     hidden = sum(row["hidden_weight"] for row in results["rows"])

@@ -45,6 +45,7 @@ SHAPES: dict[str, CacheShape] = {
     "deepseek-v3": CacheShape(61, 128, 128, 128, 512, 64),
 }
 KINDS = ("MHA", "GQA", "MQA", "MLA")
+ENCODER = _("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder")
 
 
 def measure(
@@ -103,16 +104,14 @@ def shape_of(name: str) -> CacheShape:
 
         config = load(name)[0].config
         if config.kind == "encoder":
-            raise Problem(
-                "{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name
-            )
+            raise Problem(ENCODER, model=name)
         if not _layers(config):
             raise _stateful(name)
         return _read(config)
     if name in PRESETS and PRESETS[name].kind == "decoder":
         raise _stateful(name)
     if name in PRESETS:
-        raise Problem("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name)
+        raise Problem(ENCODER, model=name)
     raise unknown("model", name, [*SHAPES, *_decoders()])
 
 
@@ -186,13 +185,9 @@ def tables(results: Results) -> list[report.Table]:
     return [report.table(title, header.split("|"), COLUMNS, [{**row, "mha": mha} for row in results["rows"]])]
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """How the four compare, and what the model itself keeps."""
-    return report.told(_sentences(results))
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     by_kind = {row["kind"]: row for row in results["rows"]}
     own = next(row for row in results["rows"] if row["own"])
     mha, mla, shape = by_kind["MHA"], by_kind["MLA"], results["shape"]

@@ -74,10 +74,11 @@ def memory(row: Row) -> int:
     return row["kept"] + row["worked"]
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """What was measured, whichever way it came out."""
-    said = [*_says_sizes(results), *_says_text(results), *_says_recall(results), *_says_cost(results)]
-    return report.told(said, results["busy"])
+    for says in (_says_sizes, _says_text, _says_recall, _says_cost):
+        yield from says(results)
 
 
 def _says_sizes(results: Results) -> Iterator[str]:

@@ -261,11 +261,7 @@ def _models_table(results: Results) -> report.Table:
     sizes, tasks = results["sizes"], list(results["sweep"])
     names = {"text": say("text"), "recall": say("recall of pairs")}
     return report.table(
-        say(
-            "Six models: {layers} layers, width {width}, {heads} heads; window {window}",
-            heads=HEADS,
-            **sizes,
-        ),
+        say("Six models: {layers} layers, width {width}, {heads} heads; window {window}", heads=HEADS, **sizes),
         [
             say("model"),
             *(say("weights ({task})", task=names[task]) for task in tasks),

@@ -7,6 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from ..draw import figure_canvas
 from ..i18n import Listed, Message, _, paragraph, translated
 from ..terminal import text_grid
-from . import Row
+from . import Results, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,9 +98,14 @@ class _Sentences(Formatter):
         return format(value, spec or ("" if not isinstance(value, float) else ".4g"))
 
 
-def told(sentences: Iterable[str], load: float | None = None) -> str:
-    """Return the sentences as a paragraph; a word of caution follows where the machine was busy."""
-    return paragraph([*sentences, *noise(load)])
+def paragraph_of(sentences: Callable[[Results], Iterable[str]]) -> Callable[[Results], str]:
+    """Let what yields sentences on results return a paragraph, with a word of caution where the machine was busy."""
+
+    @wraps(sentences)
+    def shows(results: Results) -> str:
+        return paragraph([*sentences(results), *noise(results.get("busy"))])
+
+    return shows
 
 
 def wrapped(text: str, cells: int | None = None) -> str:

@@ -142,13 +142,9 @@ def tables(results: Results) -> list[report.Table]:
     ]
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """What the numbers say, whichever way they came out."""
-    return report.told(_sentences(results))
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     wide, narrow = results["spreads"]
     yield sentence(
         _(

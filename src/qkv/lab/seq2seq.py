@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.additive import AdditiveAttention
+from ..attention.shapes import head_width
 from ..draw import figure_canvas
 from ..generation.decoding import translate
 from ..i18n import Problem, _, say
@@ -120,12 +121,7 @@ def measure(
             ),
             text,
         )
-    if width % 8:
-        raise Problem(
-            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-            width=width,
-            heads=8,
-        )
+    head_width(width, 8)
     tokenizer = date_tokenizer()
     stream = PairStream(partial(date_pair, split="train"), tokenizer)
     task = Translation(stream, stream, tokenizer, [])
@@ -336,13 +332,9 @@ def tables(results: Results) -> list[report.Table]:
     return [report.table(title, header, COLUMNS, rows)]
 
 
-def shows(results: Results) -> str:
+@report.paragraph_of
+def shows(results: Results) -> Iterator[str]:
     """Who was right more often, who was quicker, and what the alignments say."""
-    return report.told(_sentences(results), results["busy"])
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    """Yield each sentence that the numbers call for."""
     gru, transformer = results["rows"]
     names = {row["kind"]: say(CALLED[row["kind"]]) for row in results["rows"]}
     ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from ..i18n import Problem
@@ -71,13 +72,7 @@ class GatedDelta(nn.Module):
                 heads=n_head,
                 groups=groups,
             )
-        if head_width is None and width % n_head:
-            raise Problem(
-                "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-                width=width,
-                heads=n_head,
-            )
-        head_width = width // n_head if head_width is None else head_width
+        head_width = shapes.head_width(width, n_head) if head_width is None else head_width
         key_width = head_width if key_width is None else key_width
         self.width, self.n_head, self.groups, self.name = width, n_head, groups, name
         self.head_width, self.key_width = head_width, key_width

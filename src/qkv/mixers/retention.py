@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
-from ..i18n import Problem
 from .dispatch import mix
 from .state_cache import StateCache, Storage, tokens
 
@@ -59,13 +59,7 @@ class Retention(nn.Module):
     ) -> None:
         super().__init__()
         check_sizes(width=width, n_head=n_head, key_width=key_width, value_width=value_width)
-        if key_width is None and width % n_head:
-            raise Problem(
-                "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-                width=width,
-                heads=n_head,
-            )
-        key_width = width // n_head if key_width is None else key_width
+        key_width = shapes.head_width(width, n_head) if key_width is None else key_width
         value_width = 2 * key_width if value_width is None else value_width
         self.width, self.n_head, self.key_width, self.value_width, self.name = (
             width,

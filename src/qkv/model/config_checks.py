@@ -7,6 +7,7 @@ from dataclasses import fields
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
+from ..attention.shapes import head_width
 from ..i18n import Problem, all_of
 from .layer_pattern import STATES
 
@@ -227,12 +228,8 @@ def _blocks(config: Config) -> None:
 
 def _heads(config: Config) -> None:
     """Heads that divide the width, and the buckets of distances."""
-    if config.head_width is None and config.width % config.n_head:
-        raise Problem(
-            "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
-            width=config.width,
-            heads=config.n_head,
-        )
+    if config.head_width is None:
+        head_width(config.width, config.n_head)
     if config.n_kv_head is not None and config.n_head % config.n_kv_head:
         raise Problem(
             "{heads} heads don't divide over n_kv_head={groups}: give a divisor",
