@@ -59,13 +59,13 @@ def run(options: argparse.Namespace) -> None:
             model=options.model or DEFAULT,
         )
     if not options.quiet and (millions := model.count() / 1e6) < SMALL:
-        told = say(
+        echo(
             "{model} has {n} million parameters: so small a model writes whole sentences and often wrong ones, and little "
             "outside the language it was trained on.",
+            sys.stderr,
             model=options.model or DEFAULT,
             n=f"{millions:.0f}" if millions >= 1 else f"{millions:.1f}",
         )
-        print(told, file=sys.stderr)
     talk = Talk(model, tokenizer, options)
     if options.text is not None:
         talk.answer(options.text)

@@ -104,9 +104,5 @@ def _prepare(options: argparse.Namespace) -> None:
     made.save(options.out)
     with bar(say("cutting the text into tokens")) as progress:
         tokens = text.prepare(corpus, made, options.out, progress=progress)
-    echo(
-        "{train} tokens to learn from and {validation} to test with, in {folder}",
-        train=f"{len(tokens.train):,}",
-        validation=f"{len(tokens.validation):,}",
-        folder=options.out,
-    )
+    counts = dict(train=len(tokens.train), validation=len(tokens.validation))
+    echo("{train:,} tokens to learn from and {validation:,} to test with, in {folder}", folder=options.out, **counts)

@@ -4,9 +4,10 @@ import argparse
 import json
 import sys
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..i18n import Problem, echo, say
+from ..i18n import Problem, _, echo, say
 from ..library import store
 from ..terminal import text_grid
 from ..terminal.progress import bar
@@ -95,30 +96,22 @@ def _text(options: argparse.Namespace) -> int:
         told |= {"stride": score.stride, "windows": score.windows}
         if options.tokens:
             told["pieces"] = [{"text": text, "loss": loss} for text, loss in pieces]
-        print(json.dumps(told, ensure_ascii=False, indent=2))
-        return 0
+        return _print_json(told)
     from ..tracing.views.token_labels import show
 
     for text, loss in pieces:
         print(f"{loss:8.3f}  {show(text)}")
     if pieces:
         print()
-    echo(
-        "{model} on {name}: {tokens} tokens, {bytes} bytes",
-        model=options.model,
-        name=name,
-        tokens=f"{len(score.nats):,}",
-        bytes=f"{score.spelled:,}",
-    )
+    size = dict(tokens=len(score.nats), bytes=score.spelled)
+    echo("{model} on {name}: {tokens:,} tokens, {bytes:,} bytes", model=options.model, name=name, **size)
     _tell(score)
     if score.windows > 1:
         echo(
-            "read in {windows} windows of {context} tokens, a new one every {stride}: each token is scored once, after the "
-            "{least} to {context} before it",
-            windows=f"{score.windows:,}",
-            context=f"{score.context:,}",
-            stride=f"{score.stride:,}",
-            least=f"{score.context - score.stride + 1:,}",
+            "read in {score.windows:,} windows of {score.context:,} tokens, a new one every {score.stride:,}: each token is "
+            "scored once, after the {least:,} to {score.context:,} before it",
+            score=score,
+            least=score.context - score.stride + 1,
         )
     return 0
 
@@ -174,11 +167,9 @@ def _pairs(options: argparse.Namespace) -> int:
         score = score_pairs(model, tokenizer, pairs, width=options.beam, most=most, progress=progress)
     problems = _print_problems([*problems, *score.problems])
     if options.json:
-        print(json.dumps(_pairs_as_json(options, score, most, problems), ensure_ascii=False, indent=2))
-    else:
-        _print_pairs(options, score, most)
-        _print_left_out(problems)
-    return 1 if problems else 0
+        return _print_json(_pairs_as_json(options, score, most, problems), problems)
+    _print_pairs(options, score, most)
+    return _print_left_out(problems)
 
 
 def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Problem]]:
@@ -193,9 +184,17 @@ def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
     return [{"line": line, "problem": str(problem)} for line, problem in problems]
 
 
-def _print_left_out(problems: list[tuple[int, Problem]]) -> None:
+def _print_left_out(problems: list[tuple[int, Problem]]) -> int:
+    """Say how many lines were left out; gives the exit code."""
     if problems:
         echo("lines left out, as named above: {n}", sys.stderr, n=len(problems))
+    return 1 if problems else 0
+
+
+def _print_json(told: dict[str, Any], problems: Sequence[object] = ()) -> int:
+    """Print it; gives the exit code."""
+    print(json.dumps(told, ensure_ascii=False, indent=2))
+    return 1 if problems else 0
 
 
 def _pairs_as_json(
@@ -228,18 +227,18 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
     if options.each:
         print()
     echo(
-        "{model} on {name}: {pairs} pairs, {tokens} target tokens, {bytes} bytes",
+        "{model} on {name}: {pairs:,} pairs, {tokens:,} target tokens, {bytes:,} bytes",
         model=options.model,
         name=options.pairs,
-        pairs=f"{len(score.pairs):,}",
-        tokens=f"{len(score.nats):,}",
-        bytes=f"{score.spelled:,}",
+        pairs=len(score.pairs),
+        tokens=len(score.nats),
+        bytes=score.spelled,
     )
     _tell(score)
     for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
         if metric is not None:
             print(f"{word} {metric.score:.2f}  ({metric.signature})")
-    echo("exact match {share}", share=f"{score.exact:.1%}")
+    echo("exact match {share:.1%}", share=score.exact)
     if score.cut:
         echo(
             "{n} of {all} translations were cut after {most} tokens, before their end, and count as they are: --most N "
@@ -276,8 +275,7 @@ def _labels(
             | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
             for each in score.lines
         ]
-        print(json.dumps(told, ensure_ascii=False, indent=2))
-        return 1 if problems else 0
+        return _print_json(told, problems)
     for each in score.lines if options.each else ():
         said = score.said(each)
         share = each.shares[score.labels.index(said)]
@@ -285,13 +283,8 @@ def _labels(
         print(f"{each.line:6}  {share:6.1%}  {said}  {right}  {each.text}")
     if options.each:
         print()
-    echo("{model} on {name}: {n} texts", model=options.model, name=options.pairs, n=f"{len(score.lines):,}")
-    echo(
-        "accuracy {accuracy} · macro F1 {f1} · loss {loss} nats per text",
-        accuracy=f"{score.accuracy:.1%}",
-        f1=f"{score.macro_f1:.3f}",
-        loss=f"{score.loss:.4f}",
-    )
+    echo("{model} on {name}: {n:,} texts", model=options.model, name=options.pairs, n=len(score.lines))
+    echo("accuracy {s.accuracy:.1%} · macro F1 {s.macro_f1:.3f} · loss {s.loss:.4f} nats per text", s=score)
     print()
     heads = [say("label"), say("texts"), say("precision"), say("recall"), "F1"]
     rows = [[c.label, f"{c.texts:,}", f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}"] for c in score.classes]
@@ -300,8 +293,7 @@ def _labels(
     echo("confusion: a line for what a text is, a column for what it was told to be")
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
-    _print_left_out(problems)
-    return 1 if problems else 0
+    return _print_left_out(problems)
 
 
 def _table(rows: list[list[str]]) -> None:
@@ -316,9 +308,6 @@ def _numbers(score: "Losses") -> dict[str, float]:
 
 
 def _tell(score: "Losses") -> None:
-    echo(
-        "loss {loss} nats per token · perplexity {perplexity} · {bits} bits per byte",
-        loss=f"{score.loss:.4f}",
-        perplexity=f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}",
-        bits=f"{score.bits_per_byte:.4f}",
-    )
+    perplexity = f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}"
+    told = _("loss {score.loss:.4f} nats per token · perplexity {perplexity} · {score.bits_per_byte:.4f} bits per byte")
+    echo(told, score=score, perplexity=perplexity)

@@ -5,7 +5,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from ..i18n import Notice, Problem, say
+from ..i18n import Notice, Problem, echo, say
 from .model_options import Pace, check_choices, drawing, model_arguments, open_model
 from .text_input import answer_lines, lines, text_arguments
 
@@ -88,11 +88,11 @@ def run(options: argparse.Namespace) -> int:
         warnings.warn(each.message, stacklevel=1)
     if not options.quiet:
         if options.most is None and pace.made == most < USUAL:
-            told = say(
+            echo(
                 "(that fills the model's context of {context} tokens; --most N goes on, into lengths it never learned)",
+                sys.stderr,
                 context=model.config.context,
             )
-            print(told, file=sys.stderr)
         pace.tell()
     return 0
 

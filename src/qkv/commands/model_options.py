@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..i18n import Message, Problem, all_of, echo, one_of, say
+from ..i18n import Message, Problem, _, all_of, echo, one_of, say
 from ..terminal.progress import bar
 
 if TYPE_CHECKING:
@@ -186,11 +186,8 @@ class Pace:
         after = time.perf_counter() - self.begun - self.first
         speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
         reading = self.prompt / max(self.first, 1e-9)
-        numbers = dict(prompt=self.prompt, before=self.first, made=self.made)
-        echo(
-            "{prompt} prompt tokens in {before} s ({reading} tokens/s) · {made} new ones, {speed} tokens/s",
-            sys.stderr,
-            **numbers,
-            reading=f"{reading:.0f}",
-            speed=f"{speed:.1f}",
+        told = _(
+            "{pace.prompt} prompt tokens in {pace.first:.4g} s ({reading:.0f} tokens/s) · {pace.made} new ones, {speed:.1f} "
+            "tokens/s"
         )
+        echo(told, sys.stderr, pace=self, reading=reading, speed=speed)

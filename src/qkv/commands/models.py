@@ -115,12 +115,7 @@ def _verify(names: list[str]) -> None:
             )
             continue
         size = sum(file.stat().st_size for file in files) / 1e6
-        echo(
-            "{name}: {n} files, {size} MB, each is what was fetched (sha256)",
-            name=name,
-            n=len(files),
-            size=f"{size:.0f}",
-        )
+        echo("{name}: {n} files, {size:.0f} MB, each is what was fetched (sha256)", name=name, n=len(files), size=size)
     if wrong is not None:
         raise wrong
 

@@ -303,11 +303,9 @@ class Line:
             return
         model, settings = self.going.model, self.going.settings
         echo(
-            "{n} parameters: {layers} layers, width {width}, vocabulary {vocab}",
-            n=f"{model.count():,}",
-            layers=model.config.n_layer,
-            width=model.config.width,
-            vocab=model.config.vocab,
+            "{n:,} parameters: {config.n_layer} layers, width {config.width}, vocabulary {config.vocab}",
+            n=model.count(),
+            config=model.config,
         )
         from ..train.reasons import REASONS
 
@@ -340,20 +338,13 @@ class Line:
         if self.quiet or not (due or (not self.live and "val_loss" in line)):
             return
         self.shown = now
-        settings, speed = self.going.settings, line["tokens_per_second"]
+        settings = self.going.settings
         # By steps and not by tokens: rows of sentences are as long as they are, and evaluations take time too.
         done, seconds = line["step"] - self.began[0], line["seconds"] - self.began[1]
         left = (settings.steps - line["step"]) * seconds / done
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
-        text = say(
-            "{step}/{steps} · loss {loss:.3f}{validation} · {speed:,.0f} tokens/s · {left} left",
-            step=line["step"],
-            steps=settings.steps,
-            loss=line["loss"],
-            validation=validation,
-            speed=speed,
-            left=clock(left),
-        )
+        told = _("{step}/{steps} · loss {loss:.3f}{validation} · {tokens_per_second:,.0f} tokens/s · {left} left")
+        text = say(told, steps=settings.steps, validation=validation, left=clock(left), **line)
         if self.live:
             live(text, sys.stdout)
         else:

@@ -29,15 +29,11 @@ from .page_shell import shell, tag
 STAGES = ("x", "w", "qkv", "scores", "scaled", "masked", "weights", "output")
 SCALES = ("sqrt", "none")
 # The tables of each stage, in the order they are read in.
-TABLES = {
+TABLES = {stage: (stage,) for stage in STAGES} | {
     "x": ("x", "memory"),
     "w": ("w_q", "w_k", "w_v"),
     "qkv": ("q", "k", "v"),
-    "scores": ("scores",),
-    "scaled": ("scaled",),
     "masked": ("mask", "masked"),
-    "weights": ("weights",),
-    "output": ("output",),
 }
 NAMES = {
     "x": _("Words X"),

@@ -386,24 +386,18 @@ def layer(
     figure = blank(
         (3.1 * across, 3.1 * down + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
     )
-    views = None
-    if max(len(queries), len(keys)) > 256:
+    small = max(len(queries), len(keys)) <= 256
+    views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads)] if small else []
+    tables = [seen.weights for seen in views]
+    if not small:
         tables = [trace.map(layer, number, bins=256, part=part, batch=batch) for number in range(heads)]
-    else:
-        views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads)]
-        tables = [seen.weights for seen in views]
     scale = _common(part, tables)
     for number, table in enumerate(tables):
         axes = figure.add_subplot(down, across, number + 1)
-        if views is None:
-            paint(axes, table, None, **scale)
-            label(axes, None, None)
-        else:
-            seen = views[number]
-            few = max(table.shape) <= FEW
-            paint(axes, table, seen.allowed, **scale)
-            asking, asked = seen.names if few else (None, None)
-            label(axes, asking, asked, seen.special, small=True)
+        seen = views[number] if small else None
+        paint(axes, table, None if seen is None else seen.allowed, **scale)
+        asking, asked = (None, None) if seen is None or max(table.shape) > FEW else seen.names
+        label(axes, asking, asked, None if seen is None else seen.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
     where = say("layer {layer}", lang, layer=layer)
     figure.suptitle(f"{trace.model} · {say(PARTS[part], lang)} · {where}".strip(" ·"), x=0.01, ha="left")

@@ -96,6 +96,41 @@ def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Ten
     return torch.from_numpy(ids), torch.from_numpy(word[:, 0])
 
 
+class Learner:
+    """One of the two while it learns: its model, and the seconds and the loss of each of its steps."""
+
+    def __init__(self, kind: str, width: int, symbols: int, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.kind, self.model = kind, KINDS[kind](symbols + NOISE + 1, width, symbols)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
+        self.seconds: list[float] = []
+        self.losses: list[float] = []
+
+    def step(self, ids: Tensor, word: Tensor) -> None:
+        """Take one step, timed."""
+        begun = time.perf_counter()
+        loss = F.cross_entropy(self.model(ids), word)
+        descend([self.optimizer], loss, clipped=self.model)
+        self.seconds.append(time.perf_counter() - begun)
+        self.losses.append(loss.item())
+
+    @torch.no_grad()
+    def tested(self, gap: int, ids: Tensor, word: Tensor) -> Row:
+        """Return how it learned, and the share of unseen rows whose word it recalls."""
+        row: Row = {
+            "gap": gap,
+            "kind": self.kind,
+            "accuracy": float((self.model(ids).argmax(-1) == word).float().mean()),
+            "seconds_per_step": float(np.median(self.seconds)),
+            "chain": gap + 2 if self.kind == "lstm" else 1,
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "losses": self.losses,
+        }
+        if isinstance(self.model, AttentionModel):
+            row["weight_on_the_word"] = float(self.model.looks(ids)[:, 0].mean())
+        return row
+
+
 def measure(
     *,
     gaps: tuple[int, ...],
@@ -108,60 +143,31 @@ def measure(
 ) -> Results:
     """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
     head_width(width, HEADS)
-    rows: list[Row] = []
-    load = report.busy()
+    rows, load = [], report.busy()
 
-    def fresh() -> dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]]:
-        made: dict[str, tuple[LSTMModel | AttentionModel, torch.optim.Optimizer]] = {}
-        for kind, build in KINDS.items():
-            torch.manual_seed(seed)
-            model = build(symbols + NOISE + 1, width, symbols)
-            made[kind] = model, torch.optim.AdamW(model.parameters(), lr=RATE)
-        return made
+    def fresh() -> list[Learner]:
+        return [Learner(kind, width, symbols, seed) for kind in KINDS]
 
     def small(gap: int) -> float:
-        made, given = fresh().values(), recall(gap, symbols, seed, 0, batch)
-        return small_step(lambda: [_step(*each, *given) for each in made])
+        learners, given = fresh(), recall(gap, symbols, seed, 0, batch)
+
+        def step() -> None:
+            for learner in learners:
+                learner.step(*given)
+
+        return small_step(step)
 
     course = Course(progress, [small(gap) * steps for gap in gaps])
     for part, gap in enumerate(gaps):
-        made = fresh()
-        runs: dict[str, Row] = {
-            kind: {"seconds": [], "losses": [], "parameters": sum(p.numel() for p in model.parameters())}
-            for kind, (model, _optimizer) in made.items()
-        }
+        learners = fresh()
         for step in range(steps):
-            ids, word = recall(gap, symbols, seed, step, batch)
-            for kind, each in made.items():
-                begun = time.perf_counter()
-                loss = _step(*each, ids, word)
-                runs[kind]["seconds"].append(time.perf_counter() - begun)
-                runs[kind]["losses"].append(loss.item())
+            given = recall(gap, symbols, seed, step, batch)
+            for learner in learners:
+                learner.step(*given)
             course(part, (step + 1) / steps)
-        ids, word = recall(gap, symbols, seed, 10**9, TESTS)
-        for kind, (model, _optimizer) in made.items():
-            with torch.no_grad():
-                right = float((model(ids).argmax(-1) == word).float().mean())
-            rows.append(
-                {
-                    "gap": gap,
-                    "kind": kind,
-                    "accuracy": right,
-                    "seconds_per_step": float(np.median(runs[kind]["seconds"])),
-                    "chain": gap + 2 if kind == "lstm" else 1,
-                    "parameters": runs[kind]["parameters"],
-                    "losses": runs[kind]["losses"],
-                }
-            )
-            if isinstance(model, AttentionModel):
-                rows[-1]["weight_on_the_word"] = float(model.looks(ids)[:, 0].mean())
+        given = recall(gap, symbols, seed, 10**9, TESTS)
+        rows += [learner.tested(gap, *given) for learner in learners]
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
-
-
-def _step(model: nn.Module, mover: torch.optim.Optimizer, ids: Tensor, word: Tensor) -> Tensor:
-    loss = F.cross_entropy(model(ids), word)
-    descend([mover], loss, clipped=model)
-    return loss
 
 
 COLUMNS = (

@@ -45,7 +45,6 @@ SHAPES: dict[str, CacheShape] = {
     "deepseek-v3": CacheShape(61, 128, 128, 128, 512, 64),
 }
 KINDS = ("MHA", "GQA", "MQA", "MLA")
-ENCODER = _("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder")
 
 
 def measure(
@@ -103,20 +102,15 @@ def shape_of(name: str) -> CacheShape:
         from ..formats.model_files import load
 
         config = load(name)[0].config
-        if config.kind == "encoder":
-            raise Problem(ENCODER, model=name)
-        if not _layers(config):
-            raise _stateful(name)
-        return _read(config)
-    if name in PRESETS and PRESETS[name].kind == "decoder":
-        raise _stateful(name)
-    if name in PRESETS:
-        raise Problem(ENCODER, model=name)
-    raise unknown("model", name, [*SHAPES, *_decoders()])
-
-
-def _stateful(name: str) -> Problem:
-    return Problem("{model} keeps a state of one size and no keys and values: name one with attention", model=name)
+    elif name in PRESETS:
+        config = PRESETS[name]
+    else:
+        raise unknown("model", name, [*SHAPES, *_decoders()])
+    if config.kind == "encoder":
+        raise Problem("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name)
+    if not _layers(config):
+        raise Problem("{model} keeps a state of one size and no keys and values: name one with attention", model=name)
+    return _read(config)
 
 
 def _decoders() -> list[str]:

@@ -63,6 +63,7 @@ SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 __all__ = ["draw", "measure", "shows", "tables"]
+Told = tuple[str, Callable[[Row], float], Callable[[float], str]]  # of a panel: its title, its values and their form
 INKS = dict(zip(KINDS, (*report.INK[:4], report.INK[4], "#000000"), strict=True))
 MARKS = dict(zip(KINDS, "os^vDX", strict=True))
 
@@ -352,43 +353,28 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     sizes = results["sizes"]
     names = {kind: say(CALLED[kind]) for kind in KINDS}
     if results["text"]["rows"]:
-        for at, (what, scale, label) in enumerate(
-            (("tokens", 1e-3, say("thousand tokens")), ("seconds", 1, say("seconds")))
-        ):
-            title = say("text: loss by tokens") if at == 0 else say("text: loss by seconds")
+        by_tokens = ("tokens", 1e-3, say("text: loss by tokens"), say("thousand tokens"))
+        by_seconds = ("seconds", 1, say("text: loss by seconds"), say("seconds"))
+        for at, (what, scale, title, label) in enumerate((by_tokens, by_seconds)):
             axes = report.panel(figure, 2, 3, at + 1, title=title, x=label, y=say("loss of held-out text (nats)"))
             for kind, rows in by_kind(results["text"]["rows"]).items():
-                x = [
-                    fmean(look[what] * scale for look in looks)
-                    for looks in zip(*(r["looks"] for r in rows), strict=True)
-                ]
-                losses = [
-                    [look["score"][0] for look in looks] for looks in zip(*(r["looks"] for r in rows), strict=True)
-                ]
-                _line(axes, kind, names[kind], x, losses)
+                looks = list(zip(*(row["looks"] for row in rows), strict=True))
+                x = [fmean(look[what] * scale for look in same) for same in looks]
+                _line(axes, kind, names[kind], x, [[look["score"][0] for look in same] for same in looks])
             axes.set_xlim(left=0)
     axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("pairs told"), y=say("right answers"))
     for kind, shares in recalled(results).items():
         _line(axes, kind, names[kind], sizes["pairs"], shares)
-    axes.plot(
-        sizes["pairs"],
-        [1 / n for n in sizes["pairs"]],
-        ":",
-        color=figure_canvas.GREY,
-        linewidth=1.2,
-        label=say("any value told"),
-    )
+    any_value = [1 / n for n in sizes["pairs"]]
+    axes.plot(sizes["pairs"], any_value, ":", color=figure_canvas.GREY, linewidth=1.2, label=say("any value told"))
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes["pairs"], [f"{count}" for count in sizes["pairs"]])
     axes.set_ylim(0, 1.05)
     legend = axes
     cost = {(row["kind"], row["n"]): row for row in results["cost"]}
-    for at, (title, value, told) in enumerate(
-        (
-            (say("one new token: time"), lambda row: row["seconds"], report.duration),
-            (say("one new token: memory beside the weights"), memory, report.amount),
-        )
-    ):
+    time: Told = (say("one new token: time"), lambda row: row["seconds"], report.duration)
+    room: Told = (say("one new token: memory beside the weights"), memory, report.amount)
+    for at, (title, value, told) in enumerate((time, room)):
         axes = report.panel(figure, 2, 3, at + 4, title=title, x=say("tokens of context"))
         for kind in KINDS:
             _line(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
