@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..attention.oracle import softmax
-from ..i18n import Problem, language, say
+from ..i18n import Problem, _, language, say
 from .head_machine import written
-from .page_shell import shell, tag
+from .page_shell import figure_page, tag
 
 Floats = NDArray[np.float64]
 WIDTHS = tuple(2**i for i in range(11))  # 1 … 1,024
@@ -99,12 +99,8 @@ def html(draw: Draw, lang: str | None = None, title: str | None = None) -> str:
     >>> html(Draw()).splitlines()[0]
     '<!doctype html>'
     """
-    spoken = None if lang is None else language(lang)
-    header: dict[str, object] = dict(element="distribution", lang=spoken, widths=WIDTHS)
-    header |= dict(d=draw.d, seed=draw.seed, rows=draw.rows, keys=draw.keys, digits=draw.digits)
-    name = title or say("Why √d", spoken or "en")
-    styles = ("core/style", "core/slider", "steps/distribution")
-    return shell(name, spoken or "en", "steps/distribution", "page/figure", header=header, styles=styles)
+    header = dict(widths=WIDTHS, d=draw.d, seed=draw.seed, rows=draw.rows, keys=draw.keys, digits=draw.digits)
+    return figure_page("distribution", header, _("Why √d"), title, lang, "core/slider")
 
 
 def table_html(draw: Draw, lang: str | None = None) -> str:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..attention import oracle
 from ..i18n import Message, Problem, _, all_of, language, say, unknown
-from .page_shell import shell, tag
+from .page_shell import figure_page, tag
 
 STAGES = ("x", "w", "qkv", "scores", "scaled", "masked", "weights", "output")
 SCALES = ("sqrt", "none")
@@ -223,12 +223,8 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
     >>> html(Machine(["I", "sing"], x=[[1, 0], [0, 1]])).splitlines()[0]
     '<!doctype html>'
     """
-    spoken = None if lang is None else language(lang)
-    done = machine.steps()
-    tables = machine.tables()
+    done, tables = machine.steps(), machine.tables()
     header: dict[str, object] = dict(
-        element="machine",
-        lang=spoken,
         words=done.names(0, done.scores.shape[0]),
         keys=done.names(1, done.scores.shape[1]),
         given={name: tables[name].tolist() for name in GIVEN if getattr(machine, name) is not None},
@@ -238,10 +234,7 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
         query=machine.row(),
         digits=machine.digits,
     )
-    name = title or say("Attention, step by step", spoken or "en")
-    return shell(
-        name, spoken or "en", "steps/machine", "page/figure", header=header, styles=("core/style", "steps/machine")
-    )
+    return figure_page("machine", header, _("Attention, step by step"), title, lang)
 
 
 def table_html(machine: Machine, lang: str | None = None) -> str:

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..i18n import LANGUAGES, _, say, translated
+from ..i18n import LANGUAGES, _, language, say, translated
 from ..terminal.screen import plain
 
 IMPORT = re.compile(r'^import (?:[^;]*? from )?"(\.\.?/[\w./]+)\.js";\n', re.MULTILINE)
@@ -70,6 +70,16 @@ def shell(
 {"".join(texts)}</body>
 </html>
 """
+
+
+def figure_page(
+    element: str, header: Mapping[str, Any], usual: str, title: str | None, lang: str | None, *styles: str
+) -> str:
+    """A page of one figure whose numbers can be changed: `element` of web/steps draws it from `header`."""
+    spoken = None if lang is None else language(lang)
+    module, name = f"steps/{element}", title or say(usual, spoken or "en")
+    header, styles = {"element": element, "lang": spoken, **header}, ("core/style", *styles, module)
+    return shell(name, spoken or "en", module, "page/figure", header=header, styles=styles)
 
 
 @cache

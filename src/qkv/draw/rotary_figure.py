@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..i18n import Problem, language, say
+from ..i18n import Problem, _, language, say
 from .head_machine import written
-from .page_shell import shell, tag
+from .page_shell import figure_page, tag
 
 
 @dataclass(frozen=True)
@@ -69,27 +69,9 @@ def html(pair: Pair, lang: str | None = None, title: str | None = None) -> str:
     >>> html(Pair()).splitlines()[0]
     '<!doctype html>'
     """
-    spoken = None if lang is None else language(lang)
-    header = dict(
-        element="rotary",
-        lang=spoken,
-        q=[*map(float, pair.q)],
-        k=[*map(float, pair.k)],
-        m=pair.m,
-        n=pair.n,
-        theta=float(pair.theta),
-        most=pair.most,
-        digits=pair.digits,
-    )
-    name = title or say("Rotary positions", spoken or "en")
-    return shell(
-        name,
-        spoken or "en",
-        "steps/rotary",
-        "page/figure",
-        header=header,
-        styles=("core/style", "core/slider", "steps/rotary"),
-    )
+    vectors = dict(q=[*map(float, pair.q)], k=[*map(float, pair.k)])
+    sizes = dict(m=pair.m, n=pair.n, theta=float(pair.theta), most=pair.most, digits=pair.digits)
+    return figure_page("rotary", vectors | sizes, _("Rotary positions"), title, lang, "core/slider")
 
 
 def table_html(pair: Pair, lang: str | None = None) -> str:
