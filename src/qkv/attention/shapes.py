@@ -3,9 +3,9 @@
 B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D and Dv head widths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from ..i18n import Problem
+from ..i18n import Problem, all_of
 
 
 def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
@@ -40,3 +40,13 @@ def head_width(width: int, heads: int) -> int:
             heads=heads,
         )
     return width // heads
+
+
+def check_even_heads(width: int, counts: Iterable[int]) -> None:
+    """Refuse numbers of heads that a width can't be cut into with an even width for each."""
+    if wrong := [count for count in counts if width % (2 * count)]:
+        raise Problem(
+            "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",
+            width=width,
+            heads=all_of(wrong),
+        )

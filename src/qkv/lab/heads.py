@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..attention.shapes import check_even_heads
 from ..draw import figure_canvas
-from ..i18n import Message, Problem, _, all_of, say
+from ..i18n import Message, _, say
 from ..model.config import Config
 from ..model.config_groups import EmbeddingSettings
 from ..model.transformer import Transformer
@@ -46,13 +47,7 @@ def measure(
     *, heads: tuple[int, ...], symbols: int, steps: int, width: int, progress: Progress, **sizes: int
 ) -> Results:
     """Train one model per number of heads on the same batches, then name what each head does."""
-    wrong = [count for count in heads if width % (2 * count)]
-    if wrong:
-        raise Problem(
-            "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",
-            width=width,
-            heads=all_of(wrong),
-        )
+    check_even_heads(width, heads)
     rows, load = [], report.busy()
 
     def small(count: int) -> float:

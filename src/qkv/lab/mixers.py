@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ..attention import masks
 from ..attention.cache import KVCache
+from ..attention.shapes import check_even_heads
 from ..draw import figure_canvas
 from ..i18n import Notice, Problem, _, say
 from ..library import store
@@ -85,12 +86,7 @@ def measure(
     progress: Progress,
 ) -> Results:
     """Train all six on both tasks with every seed; then one more token after contexts of these lengths."""
-    if width % (2 * HEADS):
-        raise Problem(
-            "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",
-            width=width,
-            heads=HEADS,
-        )
+    check_even_heads(width, [HEADS])
     shape, load = ContestShape(width, layers, window, state), report.busy()
     tasks: dict[str, ContestTask] = {"recall": Recall(pairs, recall_steps)}
     if (source := _source(text)) is not None:
@@ -286,24 +282,16 @@ def _text_table(results: Results) -> report.Table:
     for kind, runs in by_kind(results["text"]["rows"]).items():
         took, tokens = fmean(row["looks"][-1]["seconds"] for row in runs), runs[0]["looks"][-1]["tokens"]
         rows.append({"kind": kind, "losses": losses[kind], "in_time": in_time[kind], "took": took, "tokens": tokens})
-    title = say(
-        "Learning {text}: loss of held-out text after {steps} steps of {tokens:,} tokens{seeds}",
-        text=results["text"]["source"],
-        steps=sizes["steps"],
-        tokens=rows[-1]["tokens"] // sizes["steps"],
-        seeds=_of_seeds(sizes["seeds"]),
-    )
+    own = dict(text=results["text"]["source"], tokens=rows[-1]["tokens"] // sizes["steps"], seeds=_of_seeds(sizes))
+    title = say("Learning {text}: loss of held-out text after {steps} steps of {tokens:,} tokens{seeds}", **sizes | own)
     header = sentence(_("model|loss|after {seconds:duration}|time|tokens/s"), seconds=room)
     return report.table(title, header.split("|"), TEXT, rows)
 
 
 def _recall_table(results: Results) -> report.Table:
     sizes = results["sizes"]
-    title = say(
-        "Recall: right answers by the number of pairs, after {steps} steps{seeds}",
-        steps=sizes["recall_steps"],
-        seeds=_of_seeds(sizes["seeds"]),
-    )
+    title = _("Recall: right answers by the number of pairs, after {recall_steps} steps{seeds}")
+    title = say(title, **sizes | {"seeds": _of_seeds(sizes)})
     rows = [[spread([100 * one for one in seeds], 1) + " %" for seeds in row] for row in recalled(results).values()]
     return _by_kind_table(title, [f"{count}" for count in sizes["pairs"]], rows)
 
@@ -343,8 +331,8 @@ def layer_words(layers: list[str], kind: str) -> str:
     return f"{joined}, window" if kind == "window" else joined
 
 
-def _of_seeds(seeds: int) -> str:
-    return "" if seeds == 1 else say(" (mean of {seeds} seeds ± half their range)", seeds=seeds)
+def _of_seeds(sizes: Row) -> str:
+    return "" if sizes["seeds"] == 1 else say(" (mean of {seeds} seeds ± half their range)", **sizes)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
