@@ -1,12 +1,10 @@
 """A binary file read with bounds: no number in it is believed before the file is known to be long enough for it."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ..i18n import Message, Problem, quoted
 
@@ -65,19 +63,3 @@ class Cursor:
     def text(self, length: int) -> str:
         """The next text; bytes that are no UTF-8 stay as they are, as halves of characters in some vocabularies do."""
         return str(self.take(length), "utf-8", "surrogateescape")
-
-
-class Tensors(Mapping[str, Tensor]):
-    """Hugging Face's name -> tensor in float32, made each time it is asked for."""
-
-    def __init__(self, makers: dict[str, Callable[[], Tensor]], shapes: dict[str, tuple[int, ...]]) -> None:
-        self._makers, self.shapes = makers, shapes
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self._makers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)

@@ -20,8 +20,9 @@ from torch import Tensor
 from ..disk.bounded_reading import read_json, reading
 from ..i18n import Message, Problem, _
 from ..text.library_tokenizer import refuse_long
-from .binary_reader import Cursor, Tensors, broken, mapped
+from .binary_reader import Cursor, broken, mapped
 from .families.setting_table import HfConfig
+from .tensor_files import Tensors
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
@@ -60,14 +61,7 @@ def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
         )
     for name, wanted in MARIAN.items():
         if name in held and held.number(name) != wanted:
-            raise Problem(
-                "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
-                "not {wanted}",
-                file=file,
-                name=name,
-                value=held.number(name),
-                wanted=wanted,
-            )
+            raise _no_marian(file, name, held.number(name), wanted)
     vocab, width = held.shape("decoder/embeddings/weight", 2)
     for name in ("decoder/projection/weight", "encoder/embeddings_0/weight"):
         if held.name(name) != held.name("decoder/embeddings/weight"):
@@ -173,15 +167,18 @@ def _positions(held: "CTranslate2File", width: int) -> int:
     if columns != width or not np.allclose(
         held.floats(name)[:some].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
     ):
-        raise Problem(
-            "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, "
-            "not {wanted}",
-            file=held.file,
-            name=name,
-            value="?",
-            wanted="sin, cos",
-        )
+        raise _no_marian(held.file, name, "?", "sin, cos")
     return length
+
+
+def _no_marian(file: Path, name: str, value: object, wanted: object) -> Problem:
+    return Problem(
+        "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, not {wanted}",
+        file=file,
+        name=name,
+        value=value,
+        wanted=wanted,
+    )
 
 
 class CTranslate2File:

@@ -11,7 +11,7 @@ what config.json would say, `.tensors` has Hugging Face's names and is dequantis
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from .binary_reader import Cursor, broken, mapped
 from .families.setting_table import HfConfig, Value
 from .gguf_layouts import LAYOUTS, Layout
 from .gguf_settings import LONG_ROPE, GgufSettings, GgufTensor, config_of, refuse_rest
+from .tensor_files import Tensors
 
 # GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -37,7 +38,7 @@ class Gguf:
     """A GGUF file in Hugging Face's words."""
 
     theirs: HfConfig
-    tensors: "GgufWeights"
+    tensors: Tensors
     vocabulary: dict[str, Value]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
 
 
@@ -58,37 +59,27 @@ class StoredTensor:
     make: Callable[..., Tensor] = _as_it_is  # of the floats of all pieces
 
 
-class GgufWeights(Mapping[str, Tensor]):
-    """Hugging Face's name -> tensor in float32, dequantised each time it is asked for."""
-
-    def __init__(self, file: Path, raw: np.ndarray, kept: dict[str, StoredTensor]) -> None:
-        self._file, self._raw, self._kept = file, raw, kept
-        self.shapes = {name: one.shape for name, one in kept.items()}
-
-    def __getitem__(self, name: str) -> Tensor:
-        kept = self._kept[name]
-        return kept.make(*(self._floats(name, piece, kept.order) for piece in kept.pieces))
-
-    def _floats(self, name: str, piece: GgufTensor, order: Order | None) -> Tensor:
-        raw = self._raw[piece.begin : piece.end]
-        if order is not None:
-            raw = order(raw.reshape(piece.shape[0], -1))
+def _floats(file: Path, raw: np.ndarray, name: str, kept: StoredTensor) -> Tensor:
+    """One of Hugging Face's tensors in float32."""
+    floats = []
+    for piece in kept.pieces:
+        rows = raw[piece.begin : piece.end]
+        if kept.order is not None:
+            rows = kept.order(rows.reshape(piece.shape[0], -1))
         try:
-            return dequantise(raw, piece.type).reshape(piece.shape)
+            floats.append(dequantise(rows, piece.type).reshape(piece.shape))
         except NotImplementedError:
-            raise Problem(
-                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
-                "quantisation",
-                file=self._file,
-                name=name,
-                type=piece.type,
-            ) from None
+            raise _unknown_type(file, name, piece.type) from None
+    return kept.make(*floats)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
 
-    def __len__(self) -> int:
-        return len(self._kept)
+def _unknown_type(file: Path, name: str, kind: int) -> Problem:
+    return Problem(
+        "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another quantisation",
+        file=file,
+        name=name,
+        type=kind,
+    )
 
 
 def read(file: str | Path) -> Gguf:
@@ -122,7 +113,8 @@ def read(file: str | Path) -> Gguf:
         else:
             hf = _rename(name, layout)
             table[hf] = _keep(file, name, hf, piece, layout, theirs)
-    return Gguf(theirs, GgufWeights(file, raw, table), _vocabulary(file, entries))
+    makers: dict[str, Callable[[], Tensor]] = {hf: partial(_floats, file, raw, hf, kept) for hf, kept in table.items()}
+    return Gguf(theirs, Tensors(makers, {hf: kept.shape for hf, kept in table.items()}), _vocabulary(file, entries))
 
 
 def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:
@@ -198,13 +190,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
         try:
             block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except (ValueError, KeyError):
-            raise Problem(
-                "{file}: {name} is of type {type}, which can't be turned into floats here: take a file with another "
-                "quantisation",
-                file=file,
-                name=name[:80],
-                type=kind,
-            ) from None
+            raise _unknown_type(file, name[:80], kind) from None
         if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
             raise broken(
                 file,

@@ -26,7 +26,7 @@ from ..model.layer_pattern import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
 from .locate import find
-from .tensor_files import Finite, Safetensors, fingerprint, refuse_others, weights_of
+from .tensor_files import Safetensors, Tensors, fingerprint, finite, refuse_others, weights_of
 
 if TYPE_CHECKING:
     from .families.setting_table import HfConfig
@@ -103,14 +103,14 @@ def _load(
     raise _nothing(place, config)
 
 
-def build(source: Path, theirs: HfConfig, tensors: Any, dtype: torch.dtype = torch.float32) -> Transformer:
-    """The Transformer of a config and tensors in Hugging Face's words; `tensors` also tells `.shapes`."""
+def build(source: Path, theirs: HfConfig, tensors: Tensors, dtype: torch.dtype = torch.float32) -> Transformer:
+    """The Transformer of a config and tensors in Hugging Face's words."""
     from .families import to_ours
 
     refuse_absurd(source, theirs, tensors.shapes)
     try:
         with Undrawn():
-            config, state = to_ours(theirs, Finite(source, tensors))
+            config, state = to_ours(theirs, finite(source, tensors))
         model = empty(config)
     except Problem as problem:  # families know nothing of files
         raise (
@@ -214,7 +214,7 @@ def _run(
     model = empty(config_of(folder, record, place))
     saved = Safetensors({file: None}, dtype)
     refuse_others(file, saved.shapes, model)
-    assign(file, model, dict(Finite(file, saved)), dtype)
+    assign(file, model, dict(finite(file, saved)), dtype)
     return model.eval(), text.load(folder)
 
 

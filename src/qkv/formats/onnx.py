@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from ..i18n import Message, Problem
-from .binary_reader import Tensors, broken, mapped
+from .binary_reader import broken, mapped
 from .families.setting_table import HfConfig
+from .tensor_files import Tensors
 
 NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")
 TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,33 @@ from torch import Tensor, nn
 from ..i18n import Message, Problem, quoted
 
 
-class Safetensors(Mapping[str, Tensor]):
+class Tensors(Mapping[str, Tensor]):
+    """Tensors by name, each made anew whenever it is asked for; their shapes are known before."""
+
+    def __init__(self, makers: dict[str, Callable[[], Tensor]], shapes: dict[str, tuple[int, ...]]) -> None:
+        self._makers, self.shapes = makers, shapes
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+class Safetensors(Tensors):
     """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
 
     What is mapped stays so as long as the file is open here; with `keep=False`, only as long as the tensor is used.
     """
 
     def __init__(self, given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
-        self._dtype, self._keep, self._files = dtype, keep, {}  # name -> its file
-        self._opened: dict[Path, Any] = {}
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        super().__init__({}, {})
+        self._dtype, self._keep = dtype, keep
         for file, names in given.items():
-            self._opened[file] = opened = _open(file)
+            opened = _open(file)
             there = set(opened.keys())
             if missing := [name for name in names or () if name not in there]:
                 raise Problem(
@@ -37,47 +53,29 @@ class Safetensors(Mapping[str, Tensor]):
                     count=len(missing),
                 )
             for name in names or opened.keys():
-                self._files[name] = file
+                self._makers[name] = partial(self._mapped, file, opened, name)
                 self.shapes[name] = tuple(opened.get_slice(name).get_shape())
 
-    def __getitem__(self, name: str) -> Tensor:
-        file = self._files[name]
+    def _mapped(self, file: Path, opened: Any, name: str) -> Tensor:
         try:
-            tensor = self._opened[file].get_tensor(name)
+            tensor = opened.get_tensor(name)
             if not tensor.is_floating_point() or (self._keep and tensor.dtype == self._dtype):
                 return tensor
             # Mapped through a handle of its own, its pages are given back as soon as it is converted.
             return _open(file).get_tensor(name).to(self._dtype)
         except (SafetensorError, OSError, RuntimeError) as error:
-            raise Problem(
-                "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
-                file=file,
-                error=quoted(error),
-            ) from None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+            raise _unreadable(file, error) from None
 
 
-class Finite(Mapping[str, Tensor]):
+def finite(source: Path, tensors: Tensors) -> Tensors:
     """The same tensors, each looked through as it is taken: NaN and infinity in weights make every answer nonsense."""
 
-    def __init__(self, source: Path, tensors: Mapping[str, Tensor]) -> None:
-        self._source, self._tensors = source, tensors
-
-    def __getitem__(self, name: str) -> Tensor:
-        tensor = self._tensors[name]
-        refuse_infinite(self._source, name, tensor)
+    def looked_through(name: str) -> Tensor:
+        tensor = tensors[name]
+        refuse_infinite(source, name, tensor)
         return tensor
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
+    return Tensors({name: partial(looked_through, name) for name in tensors}, tensors.shapes)
 
 
 def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
@@ -100,11 +98,15 @@ def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
-        raise Problem(
-            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
-            file=file,
-            error=quoted(error),
-        ) from None
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> Problem:
+    return Problem(
+        "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
+        file=file,
+        error=quoted(error),
+    )
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -126,11 +128,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
-        raise Problem(
-            "{file} is not a readable safetensors file: {error}; it was cut short or damaged, get it again",
-            file=file,
-            error=quoted(error),
-        ) from None
+        raise _unreadable(file, error) from None
 
 
 def load_weights(file: Path, model: nn.Module) -> None:
