@@ -32,39 +32,35 @@ class Layout:
     inside: dict[str, str]  # and in layer {i}
     turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
     permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
-    woven: tuple[
-        str, ...
-    ] = ()  # those in which all of q, k and v follow each other, where Hugging Face takes turns head by head
+    # Those in which all of q, k and v follow each other, where Hugging Face takes turns head by head.
+    woven: tuple[str, ...] = ()
     raised: str = "$^"  # a pattern: norms that are kept with 1 added
     joined: dict[str, str] = field(default_factory=dict)  # the keys' and the values' half of a tensor -> the whole
     experts: dict[str, str] = field(default_factory=dict)  # tensors that stack the experts of layer {i}: expert {e}
     mixed: str = ""  # Hugging Face's word for it, if there are experts
 
 
+def _under(prefix: str, **words: str) -> dict[str, str]:
+    """GGUF's word -> Hugging Face's, which begins with a prefix."""
+    return {name: prefix + word for name, word in words.items()}
+
+
+_LAYER = "model.layers.{i}."
 _LLAMA_OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_LLAMA_INSIDE = {
-    "attn_norm": "model.layers.{i}.input_layernorm",
-    "attn_q": "model.layers.{i}.self_attn.q_proj",
-    "attn_k": "model.layers.{i}.self_attn.k_proj",
-    "attn_v": "model.layers.{i}.self_attn.v_proj",
-    "attn_q_norm": "model.layers.{i}.self_attn.q_norm",
-    "attn_k_norm": "model.layers.{i}.self_attn.k_norm",
-    "attn_output": "model.layers.{i}.self_attn.o_proj",
-    "ffn_norm": "model.layers.{i}.post_attention_layernorm",
-    "ffn_gate": "model.layers.{i}.mlp.gate_proj",
-    "ffn_up": "model.layers.{i}.mlp.up_proj",
-    "ffn_down": "model.layers.{i}.mlp.down_proj",
-}
-
-
+_LLAMA_INSIDE = (
+    _under(_LAYER, attn_norm="input_layernorm", ffn_norm="post_attention_layernorm")
+    | _under(f"{_LAYER}self_attn.", attn_q="q_proj", attn_k="k_proj", attn_v="v_proj", attn_output="o_proj")
+    | _under(f"{_LAYER}self_attn.", attn_q_norm="q_norm", attn_k_norm="k_norm")
+    | _under(f"{_LAYER}mlp.", ffn_gate="gate_proj", ffn_up="up_proj", ffn_down="down_proj")
+)
 _MIXTRAL = {"ffn_gate_exps": "w1", "ffn_up_exps": "w3", "ffn_down_exps": "w2"}
 _QWEN_MOE = {"ffn_gate_exps": "gate_proj", "ffn_up_exps": "up_proj", "ffn_down_exps": "down_proj"}
 
 
 def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
     fixed = dict(architectures=[architecture], hidden_act="silu")
-    inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.block_sparse_moe.gate"}
-    experts = {name: f"model.layers.{{i}}.block_sparse_moe.experts.{{e}}.{word}" for name, word in _MIXTRAL.items()}
+    inside = _LLAMA_INSIDE | _under(f"{_LAYER}block_sparse_moe.", ffn_gate_inp="gate")
+    experts = _under(f"{_LAYER}block_sparse_moe.experts.{{e}}.", **_MIXTRAL)
     mixed = "mixtral" if model_type == "llama" else ""
     return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, mixed=mixed)
 
@@ -72,28 +68,23 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
 def _qwen_moe() -> Layout:
     """Its router's shares sum to 1 in llama.cpp, whatever a file says."""
     fixed: HfConfig = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
-    inside = _LLAMA_INSIDE | {"ffn_gate_inp": "model.layers.{i}.mlp.gate"}
-    experts = {name: f"model.layers.{{i}}.mlp.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
+    inside = _LLAMA_INSIDE | _under(f"{_LAYER}mlp.", ffn_gate_inp="gate")
+    experts = _under(f"{_LAYER}mlp.experts.{{e}}.", **_QWEN_MOE)
     return Layout("qwen3_moe", fixed, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
 
 
 def _gemma(model_type: str, architecture: str) -> Layout:
     """From Gemma 2 on each part has a norm before and one after."""
-    layer = "model.layers.{i}"
-    both = {
-        "post_attention_norm": f"{layer}.post_attention_layernorm",
-        "ffn_norm": f"{layer}.pre_feedforward_layernorm",
-        "post_ffw_norm": f"{layer}.post_feedforward_layernorm",
-    }
-    inside = _LLAMA_INSIDE | ({} if model_type == "gemma" else both)
+    both = dict(post_attention_norm="post_attention", ffn_norm="pre_feedforward", post_ffw_norm="post_feedforward")
+    norms = {name: f"{word}_layernorm" for name, word in both.items()}
+    inside = _LLAMA_INSIDE | ({} if model_type == "gemma" else _under(_LAYER, **norms))
     activation = "gelu_pytorch_tanh"
     fixed = dict(architectures=[architecture], hidden_act=activation, hidden_activation=activation)
     return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, raised=r"norm\.weight$")
 
 
 def _phi3() -> Layout:
-    layer = "model.layers.{i}"
-    fused = {"attn_qkv": f"{layer}.self_attn.qkv_proj", "ffn_up": f"{layer}.mlp.gate_up_proj"}
+    fused = _under(_LAYER, attn_qkv="self_attn.qkv_proj", ffn_up="mlp.gate_up_proj")
     apart = ("attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "ffn_gate")
     inside = {name: word for name, word in _LLAMA_INSIDE.items() if name not in apart} | fused
     fixed = dict(architectures=["Phi3ForCausalLM"], hidden_act="silu")
@@ -102,23 +93,19 @@ def _phi3() -> Layout:
 
 def _deepseek() -> Layout:
     """V2 and V3 have one name in GGUF: how experts are scored tells which it is."""
-    attention, think = "model.layers.{i}.self_attn", "model.layers.{i}.mlp"
+    attention, think = f"{_LAYER}self_attn.", f"{_LAYER}mlp."
     common = ("attn_norm", "attn_q", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
-    inside = {name: _LLAMA_INSIDE[name] for name in common} | {
-        "attn_q_a": f"{attention}.q_a_proj",
-        "attn_q_a_norm": f"{attention}.q_a_layernorm",
-        "attn_q_b": f"{attention}.q_b_proj",
-        "attn_kv_a_mqa": f"{attention}.kv_a_proj_with_mqa",
-        "attn_kv_a_norm": f"{attention}.kv_a_layernorm",
-        "attn_kv_b": f"{attention}.kv_b_proj",  # as old files have it
-        "ffn_gate_inp": f"{think}.gate",
-        "exp_probs_b.bias": f"{think}.gate.e_score_correction_bias",
-        **{f"ffn_{part}_shexp": f"{think}.shared_experts.{part}_proj" for part in ("gate", "up", "down")},
-    }
-    experts = {name: f"{think}.experts.{{e}}.{word}" for name, word in _QWEN_MOE.items()}
-    joined = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}.kv_b_proj")
-    fixed = dict(hidden_act="silu")
-    return Layout("deepseek2", fixed, _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
+    inside = (
+        {name: _LLAMA_INSIDE[name] for name in common}
+        | _under(attention, attn_q_a="q_a_proj", attn_q_a_norm="q_a_layernorm", attn_q_b="q_b_proj")
+        | _under(attention, attn_kv_a_mqa="kv_a_proj_with_mqa", attn_kv_a_norm="kv_a_layernorm")
+        | _under(attention, attn_kv_b="kv_b_proj")  # as old files have it
+        | _under(think, ffn_gate_inp="gate", **{"exp_probs_b.bias": "gate.e_score_correction_bias"})
+        | {f"ffn_{part}_shexp": f"{think}shared_experts.{part}_proj" for part in ("gate", "up", "down")}
+    )
+    experts = _under(f"{think}experts.{{e}}.", **_QWEN_MOE)
+    joined = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}kv_b_proj")
+    return Layout("deepseek2", dict(hidden_act="silu"), _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
 
 
 LAYOUTS = {
@@ -135,53 +122,27 @@ LAYOUTS = {
         "gpt_neox",
         dict(architectures=["GPTNeoXForCausalLM"], hidden_act="gelu"),
         {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm", "output": "embed_out"},
-        {
-            "attn_norm": "gpt_neox.layers.{i}.input_layernorm",
-            "attn_qkv": "gpt_neox.layers.{i}.attention.query_key_value",
-            "attn_output": "gpt_neox.layers.{i}.attention.dense",
-            "ffn_norm": "gpt_neox.layers.{i}.post_attention_layernorm",
-            "ffn_up": "gpt_neox.layers.{i}.mlp.dense_h_to_4h",
-            "ffn_down": "gpt_neox.layers.{i}.mlp.dense_4h_to_h",
-        },
+        _under("gpt_neox.layers.{i}.", attn_norm="input_layernorm", ffn_norm="post_attention_layernorm")
+        | _under("gpt_neox.layers.{i}.attention.", attn_qkv="query_key_value", attn_output="dense")
+        | _under("gpt_neox.layers.{i}.mlp.", ffn_up="dense_h_to_4h", ffn_down="dense_4h_to_h"),
         woven=("attn_qkv",),
     ),
     "gpt2": Layout(
         "gpt2",
         dict(architectures=["GPT2LMHeadModel"], activation_function="gelu_new"),
-        {
-            "token_embd": "transformer.wte",
-            "position_embd": "transformer.wpe",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-        },
-        {
-            "attn_norm": "transformer.h.{i}.ln_1",
-            "attn_qkv": "transformer.h.{i}.attn.c_attn",
-            "attn_output": "transformer.h.{i}.attn.c_proj",
-            "ffn_norm": "transformer.h.{i}.ln_2",
-            "ffn_up": "transformer.h.{i}.mlp.c_fc",
-            "ffn_down": "transformer.h.{i}.mlp.c_proj",
-        },
+        _under("transformer.", token_embd="wte", position_embd="wpe", output_norm="ln_f") | {"output": "lm_head"},
+        _under("transformer.h.{i}.", attn_norm="ln_1", attn_qkv="attn.c_attn", attn_output="attn.c_proj")
+        | _under("transformer.h.{i}.", ffn_norm="ln_2", ffn_up="mlp.c_fc", ffn_down="mlp.c_proj"),
         turned=r"\.(c_attn|c_proj|c_fc)\.weight$",
     ),
     "bert": Layout(
         "bert",
         dict(architectures=["BertModel"], hidden_act="gelu", position_embedding_type="absolute"),
-        {
-            "token_embd": "embeddings.word_embeddings",
-            "position_embd": "embeddings.position_embeddings",
-            "token_types": "embeddings.token_type_embeddings",
-            "token_embd_norm": "embeddings.LayerNorm",
-        },
-        {
-            "attn_q": "encoder.layer.{i}.attention.self.query",
-            "attn_k": "encoder.layer.{i}.attention.self.key",
-            "attn_v": "encoder.layer.{i}.attention.self.value",
-            "attn_output": "encoder.layer.{i}.attention.output.dense",
-            "attn_output_norm": "encoder.layer.{i}.attention.output.LayerNorm",
-            "ffn_up": "encoder.layer.{i}.intermediate.dense",
-            "ffn_down": "encoder.layer.{i}.output.dense",
-            "layer_output_norm": "encoder.layer.{i}.output.LayerNorm",
-        },
+        _under("embeddings.", token_embd="word_embeddings", position_embd="position_embeddings")
+        | _under("embeddings.", token_types="token_type_embeddings", token_embd_norm="LayerNorm"),
+        _under("encoder.layer.{i}.attention.self.", attn_q="query", attn_k="key", attn_v="value")
+        | _under("encoder.layer.{i}.attention.output.", attn_output="dense", attn_output_norm="LayerNorm")
+        | _under("encoder.layer.{i}.", ffn_up="intermediate.dense", ffn_down="output.dense")
+        | _under("encoder.layer.{i}.", layer_output_norm="output.LayerNorm"),
     ),
 }
