@@ -58,7 +58,7 @@ def open_model(job: Job, request: requests.OpenRequest) -> None:
     from ..tracing.record.model_protocol import model_of
 
     known = model_of(model)
-    guesses = tokenizer is not None and getattr(getattr(model, "config", None), "head", "none") != "none"
+    guesses = tokenizer is not None and _setting(model, "head", "none") != "none"
     mask = reader_of(tokenizer).mask if guesses else None  # an encoder of sentences has one too, and fills nothing in
     job.send(
         {
@@ -137,15 +137,13 @@ def links(job: Job, request: requests.LinksRequest) -> None:
 def words(job: Job, request: requests.WordsRequest) -> None:
     """The next words at a place, as they are and as they are drawn from."""
     found = job.view(request.spec)
-    if found.model is None:
-        raise Problem("a trace has no model that could say words: open its model")
+    _refuse_traces(found.spec)
     if found.trace is None:
         raise Unmade
     place = _asking(found) if request.place is None else request.place
     if place is None:
         raise Problem("this model says no words here")
-    top_k = request.top_k or None
-    sampling = Sampling(request.temperature, top_k, request.top_p or None)
+    sampling = Sampling(request.temperature, request.top_k or None, request.top_p or None)
     job.send(_words(found, place, sampling, request.most, request.seed))
 
 
@@ -194,8 +192,7 @@ def importance(job: Job, request: requests.ImportanceRequest) -> None:
     from ..tracing.study.ablation import importance as measured
 
     found = job.view(request.spec)
-    if found.model is None:
-        raise Problem("a trace has no model that could say words: open its model")
+    _refuse_traces(found.spec)
     last = 0.0
 
     def further(done: int, total: int) -> None:
@@ -253,10 +250,9 @@ def translations(job: Job, request: requests.TranslationsRequest) -> None:
     from ..generation.decoding import alternatives
 
     spec = request.spec
-    if spec.model.trace:
-        raise Problem("a trace has no model that could say words: open its model")
+    _refuse_traces(spec)
     model, tokenizer = job.models.model(spec.model)
-    if getattr(getattr(model, "config", None), "kind", "") != "encoder-decoder" or tokenizer is None:
+    if _setting(model, "kind") != "encoder-decoder" or tokenizer is None:
         raise Problem("{model} is no translator", model=spec.model.name)
     if not spec.text.strip():
         raise Problem("there is no text: type one")
@@ -321,25 +317,33 @@ def _asking(view: TextView) -> int | None:
     """Where the next word is asked for: at the last token of a decoder's text, at an encoder's [MASK]."""
     if view.trace is None or view.model is None or view.states() is None:
         return None
-    config = getattr(view.model, "config", None)
     part = next(iter(view.numbers))
     ids = view.trace.tokens(part).ids or ()
     reader = reader_of(view.tokenizer)
-    if getattr(config, "head", "none") == "none" or not ids:
+    if _setting(view.model, "head", "none") == "none" or not ids:
         return None
-    if getattr(config, "kind", "") == "decoder":
+    if _setting(view.model, "kind") == "decoder":
         # The tokenizer may end a text; what comes after its end is not the question.
         ended = not view.spec.more and len(ids) > 1 and ids[-1] == reader.eos
         return len(ids) - (2 if ended else 1)
-    if getattr(config, "kind", "") == "encoder" and reader.mask in ids:
+    if _setting(view.model, "kind") == "encoder" and reader.mask in ids:
         return list(ids).index(reader.mask)
     return None
 
 
-def _says_words(view: TextView) -> None:
-    if view.model is None:
+def _refuse_traces(spec: requests.ViewSpec) -> None:
+    if spec.model.trace:
         raise Problem("a trace has no model that could say words: open its model")
-    if view.states() is None or getattr(getattr(view.model, "config", None), "head", "none") == "none":
+
+
+def _setting(model: object, name: str, otherwise: str = "") -> str:
+    """A setting of a model of ours; another's has none."""
+    return getattr(getattr(model, "config", None), name, otherwise)
+
+
+def _says_words(view: TextView) -> None:
+    _refuse_traces(view.spec)
+    if view.states() is None or _setting(view.model, "head", "none") == "none":
         raise Problem("this model says no words here")
 
 
@@ -383,7 +387,7 @@ def next_words(
 def _loss(view: TextView, wanted: Wanted) -> Fields:
     """Mean −log p of every token after the first, a decoder's; a block of places at a time."""
     states = view.states()
-    if states is None or getattr(getattr(view.model, "config", None), "kind", "") != "decoder":
+    if states is None or _setting(view.model, "kind") != "decoder":
         return dict(loss=None, each=[])
     _says_words(view)
     assert view.trace is not None
@@ -430,19 +434,5 @@ def _beside(one: Sequence[str], two: Sequence[str]) -> list[tuple[int | None, in
     return lines
 
 
-HANDLERS: dict[str, Callable[..., None]] = dict(
-    open=open_model,
-    view=view,
-    head=head,
-    tile=tile,
-    links=links,
-    words=words,
-    loss=loss,
-    lens=lens,
-    heads=heads,
-    importance=importance,
-    changes=changes,
-    translations=translations,
-    page=page,
-    python=python,
-)
+BY_NAME = (view, head, tile, links, words, loss, lens, heads, importance, changes, translations, page, python)
+HANDLERS: dict[str, Callable[..., None]] = dict(open=open_model) | {handler.__name__: handler for handler in BY_NAME}

@@ -34,6 +34,7 @@ from .frames import Fields, frame
 from .requests import FetchRequest, ModelsRequest
 from .worker_client import WorkerClient, problem
 
+FRAMES = "application/octet-stream"
 BODY = 2_000_000  # bytes of an ask: a text of a hundred thousand words
 PATIENCE = 15.0  # seconds for an ask to come in
 HEADSTART = 1.5  # seconds after which the worker starts, if nobody needs it before
@@ -66,9 +67,10 @@ class Studio:
         self.fetching: set[str] = set()
         self.routes: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {
             ("GET", "/"): self.page,
-            ("GET", "/studio.js"): self.script,
-            ("GET", "/events.js"): self.listener,
-            ("GET", "/studio.css"): self.style,
+            ("GET", "/studio.js"): _text("text/javascript", lambda: script("studio/studio")),  # all modules
+            # The script of the worker in the browser that holds the one stream of events for all tabs.
+            ("GET", "/events.js"): _text("text/javascript", lambda: asset("studio/event_worker.js")),
+            ("GET", "/studio.css"): _text("text/css", lambda: "".join(map(style, STYLES))),
             ("POST", "/api/ask"): self.ask,
             ("GET", "/api/events"): self.events,
         }
@@ -137,18 +139,6 @@ class Studio:
             return response
         return Response(_page(), media_type="text/html")
 
-    async def script(self, request: Request) -> Response:
-        """All modules."""
-        return Response(script("studio/studio"), media_type="text/javascript")
-
-    async def listener(self, request: Request) -> Response:
-        """The script of the worker in the browser that holds the one stream of events for all tabs."""
-        return Response(asset("studio/event_worker.js"), media_type="text/javascript")
-
-    async def style(self, request: Request) -> Response:
-        """How it looks."""
-        return Response("".join(map(style, STYLES)), media_type="text/css")
-
     async def events(self, request: Request) -> Response:
         """What happens to the worker, until the browser goes."""
         return StreamingResponse(self._events(), media_type="text/event-stream")
@@ -176,12 +166,12 @@ class Studio:
         except Problem as wrong:
             return _framed(problem(wrong))
         if isinstance(work, FetchRequest):
-            return StreamingResponse(self._fetch(work.name), media_type="application/octet-stream")
+            return StreamingResponse(self._fetch(work.name), media_type=FRAMES)
         if (cached := self.worker.cached(work)) is not None:
-            return Response(cached, media_type="application/octet-stream")
+            return Response(cached, media_type=FRAMES)
         tab, turn = str(told.get("tab", ""))[:64], told.get("turn")
         frames = self._frames(work, tab, turn if isinstance(turn, int) else None)
-        return StreamingResponse(frames, media_type="application/octet-stream")
+        return StreamingResponse(frames, media_type=FRAMES)
 
     async def _frames(self, work: requests.Request, tab: str, turn: int | None) -> AsyncIterator[bytes]:
         try:
@@ -231,6 +221,15 @@ class Studio:
             self.fetching.discard(name)
 
 
+def _text(kind: str, content: Callable[[], str]) -> Callable[[Request], Awaitable[Response]]:
+    """The route of a text that is the same for everybody."""
+
+    async def respond(request: Request) -> Response:
+        return Response(content(), media_type=kind)
+
+    return respond
+
+
 async def _body(request: Request) -> Fields | Response:
     """The JSON of an ask, if it is of a bearable size and comes in time."""
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
@@ -251,7 +250,7 @@ async def _body(request: Request) -> Fields | Response:
 def _framed(*contents: bytes) -> Response:
     """An answer that is known at once."""
     last = b"" if b'"kind":"problem"' in contents[-1][:40] else frame({"kind": "done"})
-    return Response(b"".join([*contents, last]), media_type="application/octet-stream")
+    return Response(b"".join([*contents, last]), media_type=FRAMES)
 
 
 @cache
