@@ -27,7 +27,7 @@ HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
     re.MULTILINE,
 )
-KEYWORDS = "_ say echo Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread".split()
+KEYWORDS = "_ say echo Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread broken".split()
 ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "Wrong": 2}  # which of its arguments is the sentence
 
 

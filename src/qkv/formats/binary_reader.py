@@ -9,16 +9,16 @@ import numpy as np
 from ..i18n import Message, Problem, quoted
 
 
-def broken(file: Path, why: Message) -> Problem:
-    """The sentence for a file that can't be what it says it is."""
-    return Problem("{file} can't be used: {why}", file=file, why=why)
+def broken(why: str, file: Path, /, **values: object) -> Problem:
+    """The sentence for a file that can't be what it says it is; `why` is a sentence too, with its values."""
+    return Problem("{file} can't be used: {why}", file=file, why=Message(why, **values))
 
 
 def mapped(file: Path) -> np.ndarray:
     """The bytes of a file, mapped into memory: read when looked at; what is written to them never reaches the file."""
     try:
         if file.stat().st_size == 0:
-            raise broken(file, Message("it is empty"))
+            raise broken("it is empty", file)
         return np.memmap(file, dtype=np.uint8, mode="c")
     except OSError as error:
         raise Problem("{file} can't be read: {error}", file=file, error=quoted(error)) from None
@@ -39,15 +39,13 @@ class Cursor:
         """Refuse a count of things that the rest of the file can't hold."""
         if count * each > self.left:
             raise broken(
+                "byte {at} promises {count} × {each} bytes and only {left} follow: it was cut short or damaged; get "
+                "it again",
                 self.file,
-                Message(
-                    "byte {at} promises {count} × {each} bytes and only {left} follow: it was cut short or damaged; get "
-                    "it again",
-                    at=self.at,
-                    count=count,
-                    each=each,
-                    left=self.left,
-                ),
+                at=self.at,
+                count=count,
+                each=each,
+                left=self.left,
             )
 
     def take(self, count: int) -> memoryview:

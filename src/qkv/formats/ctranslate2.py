@@ -110,7 +110,7 @@ def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, 
         """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
         rows, columns = held.shape(f"{ours}/weight", 2)
         if rows % len(names) or held.shape(f"{ours}/bias", 1) != (rows,):
-            raise broken(held.file, Message("{ours} doesn't divide by {n}", ours=ours, n=len(names)))
+            raise broken("{ours} doesn't divide by {n}", held.file, ours=ours, n=len(names))
         each = rows // len(names)
         for i, name in enumerate(names):
             cut = slice(i * each, (i + 1) * each)
@@ -138,7 +138,7 @@ def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, 
 
     bias = held.shape("decoder/projection/bias", 1) if "decoder/projection/bias" in held else None
     if bias not in (None, (vocab,)):
-        raise broken(held.file, Message("its output bias doesn't fit its vocabulary"))
+        raise broken("its output bias doesn't fit its vocabulary", held.file)
 
     def embedding() -> Tensor:
         made = torch.zeros(vocab + 1, width)
@@ -193,7 +193,7 @@ class CTranslate2File:
         """The name under which a tensor is kept; refused if there is none."""
         name = self.aliases.get(name, name)
         if name not in self.pieces:
-            raise broken(self.file, Message("it has no {name}", name=name))
+            raise broken("it has no {name}", self.file, name=name)
         return name
 
     def __contains__(self, name: str) -> bool:
@@ -203,7 +203,7 @@ class CTranslate2File:
         """The shape of a tensor, which must have so many dimensions."""
         shape = self.pieces[self.name(name)][0]
         if len(shape) != rank or 0 in shape:
-            raise broken(self.file, Message("{name} is {shape}", name=name, shape=shape))
+            raise broken("{name} is {shape}", self.file, name=name, shape=shape)
         return shape
 
     def stored(self, name: str, rows: slice = slice(None)) -> Tensor:
@@ -219,7 +219,7 @@ class CTranslate2File:
         """A tensor of floats."""
         made = self.stored(name)
         if not made.is_floating_point():
-            raise broken(self.file, Message("{name} is {dtype}", name=name, dtype=made.dtype))
+            raise broken("{name} is {dtype}", self.file, name=name, dtype=made.dtype)
         return made.float()
 
     def number(self, name: str, default: int | None = None) -> int:
@@ -228,7 +228,7 @@ class CTranslate2File:
             return default
         made = self.stored(name)
         if made.numel() != 1 or made.is_floating_point():
-            raise broken(self.file, Message("{name} is no single integer", name=name))
+            raise broken("{name} is no single integer", self.file, name=name)
         return int(made.item())
 
     def matrix(self, name: str, rows: slice = slice(None)) -> Tensor:
@@ -240,17 +240,17 @@ class CTranslate2File:
         scale = self.floats(f"{name}_scale")
         if made.dtype == torch.int8:  # one per row; 16 bits share a single one
             if scale.shape != (self.shape(name, 2)[0],):
-                raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
+                raise broken("{name}_scale doesn't fit {name}", self.file, name=name)
             scale = scale[rows, None]
         elif scale.numel() != 1:
-            raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name))
+            raise broken("{name}_scale doesn't fit {name}", self.file, name=name)
         return made.float().div_(scale)
 
     def layers(self, side: str) -> int:
         """How many layers a side has: they are numbered from 0."""
         found = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
         if not found or found != set(range(len(found))):
-            raise broken(self.file, Message("the layers of its {side} are not whole", side=side))
+            raise broken("the layers of its {side} are not whole", self.file, side=side)
         return len(found)
 
 
@@ -280,14 +280,11 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
         kind = cursor.number("B")
         kind = kind if version >= 4 else BY_SIZE.get(kind, -1)
         if kind not in TYPES or name in held.pieces or rank > 4 or 0 in shape:
-            raise broken(file, Message("{value} is of no known type, or there twice", value=name[:80]))
+            raise broken("{value} is of no known type, or there twice", file, value=name[:80])
         size = TYPES[kind].itemsize
         length = cursor.number("I") * (1 if version >= 4 else size)
         if length != math.prod(shape) * size:
-            raise broken(
-                file,
-                Message("{value} is {shape} and has {length} bytes", value=name[:80], shape=shape, length=length),
-            )
+            raise broken("{value} is {shape} and has {length} bytes", file, value=name[:80], shape=shape, length=length)
         begin = cursor.at
         cursor.take(length)
         held.pieces[name] = (shape, TYPES[kind], begin, cursor.at)
@@ -295,7 +292,7 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
         for _ in range(cursor.number("I")):
             alias, name = text(), text()
             if alias in held.pieces or name not in held.pieces:
-                raise broken(file, Message("{value} stands for nothing", value=alias[:80]))
+                raise broken("{value} stands for nothing", file, value=alias[:80])
             held.aliases[alias] = name
     return spec, held
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..i18n import Message, Problem, all_of
+from ..i18n import Problem, all_of
 from .binary_reader import Cursor, broken, mapped
 from .families.setting_table import HfConfig, Value
 from .gguf_layouts import LAYOUTS, Layout
@@ -122,7 +122,7 @@ def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:
     for key, value in entries.items():
         if key.startswith("tokenizer."):
             if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
-                raise broken(file, Message("{value} has {n} entries", value=key[:80], n=len(value)))
+                raise broken("{value} has {n} entries", file, value=key[:80], n=len(value))
             found[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
     return found
 
@@ -148,7 +148,7 @@ def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndar
     for _ in range(n_settings):
         key = cursor.text(cursor.number("Q"))
         if key in settings:
-            raise broken(file, Message("the setting {value!r} is there twice", value=key[:80]))
+            raise broken("the setting {value!r} is there twice", file, value=key[:80])
         settings[key] = _value(cursor, cursor.number("I"))
     return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
 
@@ -161,7 +161,7 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
         return cursor.text(cursor.number("Q"))
     if kind != LIST or depth > 1:
         at = cursor.at
-        raise broken(cursor.file, Message("byte {at}: no setting has the type {kind}", at=at, kind=kind))
+        raise broken("byte {at}: no setting has the type {kind}", cursor.file, at=at, kind=kind)
     of, count = cursor.number("I"), cursor.number("Q")
     if of in NUMBERS:
         dtype = np.dtype(NUMBERS[of]).newbyteorder("<")
@@ -179,11 +179,11 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
     for _ in range(count):
         name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
         if not 1 <= rank <= 4:
-            raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=rank))
+            raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=rank)
         shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
         listed.append((name, shape, cursor.number("I"), cursor.number("Q")))
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
-        raise broken(file, Message("general.alignment is {alignment!r}", alignment=alignment))
+        raise broken("general.alignment is {alignment!r}", file, alignment=alignment)
     first = -(-cursor.at // alignment) * alignment
     pieces: dict[str, GgufTensor] = {}
     for name, shape, kind, offset in listed:
@@ -193,32 +193,28 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
             raise _unknown_type(file, name[:80], kind) from None
         if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
             raise broken(
+                "{value} can't be {shape} of type {kind} at {offset}, or is there twice",
                 file,
-                Message(
-                    "{value} can't be {shape} of type {kind} at {offset}, or is there twice",
-                    value=name[:80],
-                    shape=shape,
-                    kind=kind,
-                    offset=offset,
-                ),
+                value=name[:80],
+                shape=shape,
+                kind=kind,
+                offset=offset,
             )
         begin, length = first + offset, math.prod(shape) // block * size
         if begin + length > len(cursor.raw):
             raise broken(
+                "{value} {shape} ends at byte {value2} and the file at {n}: it was cut short or damaged; get it again",
                 file,
-                Message(
-                    "{value} {shape} ends at byte {value2} and the file at {n}: it was cut short or damaged; get it again",
-                    value=name[:80],
-                    shape=shape,
-                    value2=begin + length,
-                    n=len(cursor.raw),
-                ),
+                value=name[:80],
+                shape=shape,
+                value2=begin + length,
+                n=len(cursor.raw),
             )
         pieces[name] = GgufTensor(shape, kind, begin, begin + length)
     end = first
     for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
         if piece.begin < end:
-            raise broken(file, Message("{value} lies over another tensor", value=name[:80]))
+            raise broken("{value} lies over another tensor", file, value=name[:80])
         end = piece.end
     return pieces
 
@@ -263,13 +259,13 @@ def _keep(file: Path, name: str, hf: str, piece: GgufTensor, layout: Layout, the
 def _need_rows(file: Path, name: str, piece: GgufTensor, each: int, heads: int) -> None:
     if piece.shape[0] % (each * heads):
         rows = piece.shape[0]
-        raise broken(file, Message("{name} has {value} rows for {n} heads", name=name[:80], value=rows, n=heads))
+        raise broken("{name} has {value} rows for {n} heads", file, name=name[:80], value=rows, n=heads)
 
 
 def _apart(file: Path, name: str, piece: GgufTensor, theirs: str) -> dict[str, StoredTensor]:
     """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
     if len(piece.shape) != 3:
-        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(piece.shape)))
+        raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(piece.shape))
     count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
     places = [piece.begin + i * size for i in range(count)]
     ones = [GgufTensor(piece.shape[1:], piece.type, at, at + size) for at in places]
@@ -279,7 +275,7 @@ def _apart(file: Path, name: str, piece: GgufTensor, theirs: str) -> dict[str, S
 def _join(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> StoredTensor:
     """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
     if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
-        raise broken(file, Message("{value} has {rank} dimensions", value=name[:80], rank=len(keys.shape)))
+        raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(keys.shape))
     heads, rank, width = keys.shape
     shape = (heads * (width + values.shape[1]), rank)
     return StoredTensor((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))

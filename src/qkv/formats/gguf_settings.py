@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..i18n import Message, Problem
+from ..i18n import Problem
 from .binary_reader import broken
 from .families import FAMILIES
 from .families.setting_table import HfConfig, Value
@@ -128,7 +128,7 @@ def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> Hf
     """What config.json would say."""
     file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
-        raise broken(file, Message("it has no token_embd.weight, the word vectors"))
+        raise broken("it has no token_embd.weight, the word vectors", file)
     theirs: HfConfig = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
     theirs |= {word: settings.must(name) for name, word in _named(layout)}
     theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
@@ -334,7 +334,7 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
         theirs = llama3_scaling(settings.file, _divisors(settings, pieces["rope_freqs.weight"], width), base)
     elif any(name in pieces for name in LONG_ROPE):
         if not all(name in pieces for name in LONG_ROPE):
-            raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
+            raise broken("its rope_freqs don't fit its heads", settings.file)
         short, long = (_divisors(settings, pieces[name], width).tolist() for name in LONG_ROPE)
         theirs = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
         theirs["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
@@ -358,7 +358,7 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
 def _divisors(settings: GgufSettings, piece: GgufTensor, width: int) -> np.ndarray:
     """The number that each pair's angle is divided by; `width` of a head are turned."""
     if piece.type != 0 or piece.shape != (width // 2,):
-        raise broken(settings.file, Message("its rope_freqs don't fit its heads"))
+        raise broken("its rope_freqs don't fit its heads", settings.file)
     return settings.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
 
 
@@ -393,4 +393,4 @@ def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> HfConfig:
                     "high_freq_factor": float(np.round(high, 3)),
                     "original_max_position_embeddings": int(original),
                 }
-    raise broken(file, Message("its rope_freqs are not LLaMA 3's scaling"))
+    raise broken("its rope_freqs are not LLaMA 3's scaling", file)

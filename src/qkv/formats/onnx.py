@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..i18n import Message, Problem
+from ..i18n import Problem
 from .binary_reader import broken, mapped
 from .families.setting_table import HfConfig
 from .tensor_files import Tensors
@@ -58,7 +58,7 @@ def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
             makers[used] = lambda name=name: held.floats(name).T  # type: ignore[misc]
             shapes[used] = (shape[1], shape[0])
     if not makers:
-        raise broken(file, Message("it has no weights with the names of a Hugging Face model"))
+        raise broken("it has no weights with the names of a Hugging Face model", file)
     theirs = dict(config)
     if "lm_head.weight" in held.products.values() and any(piece.quantised for piece in held.pieces.values()):
         theirs["tie_word_embeddings"] = False  # one table, but rounded twice
@@ -87,7 +87,7 @@ class OnnxGraph:
         nodes: list[Span] = []
         graphs = [span for number, span in self.fields((0, len(self.raw))) if number == GRAPH]
         if len(graphs) != 1:
-            raise broken(file, Message("it has {n} graphs where an ONNX model has one", n=len(graphs)))
+            raise broken("it has {n} graphs where an ONNX model has one", file, n=len(graphs))
         for number, span in self.fields(self.whole(graphs[0])):
             if number == INITIALIZER:
                 self._tensor(self.whole(span))
@@ -106,7 +106,7 @@ class OnnxGraph:
             number |= (byte & 127) << shift
             if byte < 128:
                 return number, at
-        raise broken(self.file, Message("byte {at} is no number of protobuf: it was cut short or damaged", at=at))
+        raise broken("byte {at} is no number of protobuf: it was cut short or damaged", self.file, at=at)
 
     def fields(self, span: Span) -> Iterator[tuple[int, Field]]:
         """The fields of a message: its number with an integer, or with the span of a text, of bytes, of a message."""
@@ -114,7 +114,7 @@ class OnnxGraph:
         while at < end:
             self.fields_left -= 1
             if self.fields_left < 0:
-                raise broken(self.file, Message("it has more than {most} fields", most=MOST_FIELDS))
+                raise broken("it has more than {most} fields", self.file, most=MOST_FIELDS)
             key, at = self.varint(at, end)
             value: Field
             if key & 7 == 0:
@@ -128,15 +128,14 @@ class OnnxGraph:
                 at += length
                 if at > end:
                     raise broken(
-                        self.file,
-                        Message("byte {at} is no number of protobuf: it was cut short or damaged", at=value[0]),
+                        "byte {at} is no number of protobuf: it was cut short or damaged", self.file, at=value[0]
                     )
             yield key >> 3, value
 
     def whole(self, value: Field) -> Span:
         """The span of a field, which must have one."""
         if not isinstance(value, tuple):
-            raise broken(self.file, Message("a number stands where a text or a tensor should"))
+            raise broken("a number stands where a text or a tensor should", self.file)
         return value
 
     def text(self, value: Field) -> str:
@@ -153,7 +152,7 @@ class OnnxGraph:
             number, at = self.varint(at, end)
             found.append(number)
             if len(found) > MOST_NUMBERS:
-                raise broken(self.file, Message("more than {most} numbers are written one by one", most=MOST_NUMBERS))
+                raise broken("more than {most} numbers are written one by one", self.file, most=MOST_NUMBERS)
         return found
 
     def _tensor(self, span: Span) -> None:
@@ -172,20 +171,21 @@ class OnnxGraph:
             elif number == INTEGERS:
                 numbers = [*(numbers or []), *self.integers(value)]
             elif number == LOCATION and value == 1:
-                raise broken(self.file, Message("its weights lie in another file, which qkv does not open"))
+                raise broken("its weights lie in another file, which qkv does not open", self.file)
         if dtype not in TYPES:
             return  # positions and shapes of the graph
         if len(shape) > 4 or 0 in shape or any(side >= 1 << 32 for side in shape):
-            raise broken(self.file, Message("{name} is {shape}", name=name[:80], shape=tuple(shape[:8])))
+            raise broken("{name} is {shape}", self.file, name=name[:80], shape=tuple(shape[:8]))
         kept, quantised = (name.removesuffix("_quantized"), True) if name.endswith("_quantized") else (name, False)
         length = len(numbers) if numbers is not None else place[1] - place[0] if place else 0
         each = 1 if numbers is not None else TYPES[dtype].itemsize
         if kept in self.pieces or length != math.prod(shape) * each:
             raise broken(
+                "{value} is {shape} and has {length} bytes",
                 self.file,
-                Message(
-                    "{value} is {shape} and has {length} bytes", value=name[:80], shape=tuple(shape), length=length
-                ),
+                value=name[:80],
+                shape=tuple(shape),
+                length=length,
             )
         counted = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
         self.pieces[kept] = OnnxTensor(tuple(shape), TYPES[dtype], place or (0, 0), counted, quantised)
@@ -216,7 +216,7 @@ class OnnxGraph:
         piece = self.pieces[name]
         if piece.numbers is not None:
             if piece.dtype not in (torch.uint8, torch.int8):
-                raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=piece.dtype))
+                raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=piece.dtype)
             return torch.tensor(piece.numbers, dtype=torch.uint8).view(piece.dtype).reshape(piece.shape)
         raw = np.array(self.raw[slice(*piece.span)])  # copied: nothing is aligned here
         return torch.from_numpy(raw).view(piece.dtype).reshape(piece.shape)
@@ -227,18 +227,18 @@ class OnnxGraph:
         if self.pieces[name].quantised:
             made = self._scaled(name, made)
         elif not made.is_floating_point():
-            raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=made.dtype))
+            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=made.dtype)
         return made.float()
 
     def _scaled(self, name: str, made: Tensor) -> Tensor:
         parts = {}
         for part in ("scale", "zero_point"):
             if (whole := f"{name}_{part}") not in self.pieces:
-                raise broken(self.file, Message("it has no {name}", name=whole[:80]))
+                raise broken("it has no {name}", self.file, name=whole[:80])
             parts[part] = self.stored(whole)
             # One for all, or one per column of a product's matrix.
             if parts[part].numel() != 1 and parts[part].shape != made.shape[-1:]:
-                raise broken(self.file, Message("{name}_scale doesn't fit {name}", name=name[:80]))
+                raise broken("{name}_scale doesn't fit {name}", self.file, name=name[:80])
         if made.is_floating_point() or not parts["scale"].is_floating_point():
-            raise broken(self.file, Message("{name} is {dtype}", name=name[:80], dtype=made.dtype))
+            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=made.dtype)
         return made.float().sub_(parts["zero_point"].float()).mul_(parts["scale"].float())
