@@ -6,6 +6,7 @@ named, once, when the folder is read. How long a text may get is for whoever ask
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,9 +49,8 @@ class Habits:
     no_repeat_ngram_size: int = 0  # no so many tokens twice,
     encoder_no_repeat_ngram_size: int = 0  # nor as they stand in the source
     repetition_penalty: float = 1.0
-    exponential_decay_length_penalty: tuple[int, float] | None = (
-        None  # from so many new tokens on the end gets likelier
-    )
+    # From so many new tokens on the end gets likelier.
+    exponential_decay_length_penalty: tuple[int, float] | None = None
     num_beams: int | None = None
     length_penalty: float | None = None
     early_stopping: bool | str = False
@@ -79,14 +79,8 @@ class Habits:
 
 
 RULES = (
-    *(
-        "forced_eos_token_id",
-        "min_length",
-        "min_new_tokens",
-        "suppress_tokens",
-        "begin_suppress_tokens",
-        "bad_words_ids",
-    ),
+    *("forced_eos_token_id", "min_length", "min_new_tokens"),
+    *("suppress_tokens", "begin_suppress_tokens", "bad_words_ids"),
     *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
 )
 
@@ -118,25 +112,22 @@ def read(told: JsonObject, vocab: int, whole: bool = True) -> tuple[Habits, Json
     return habits, strange
 
 
-def _count(value: object, vocab: int) -> int | None:
-    return value if type(value) is int and value >= 0 else None
+Reader = Callable[[object, int], object]  # of a value, beside the size of the vocabulary; None: not obeyed
 
 
-def _number(value: object, vocab: int) -> float | None:
+def _whole(least: int, most: float = math.inf) -> Reader:
+    return lambda value, vocab: value if type(value) is int and least <= value <= most else None
+
+
+def _number(fits: Callable[[float], bool]) -> Reader:
     """No bool, not infinite, and no integer that a float can't hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
-        return None
-    return float(value)
 
+    def read(value: object, vocab: int) -> float | None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+            return None
+        return float(value) if fits(float(value)) else None
 
-def _above(value: object, vocab: int) -> float | None:
-    number = _number(value, vocab)
-    return number if number is not None and number > 0 else None
-
-
-def _share(value: object, vocab: int) -> float | None:
-    number = _above(value, vocab)
-    return number if number is not None and number <= 1 else None
+    return read
 
 
 def _token(value: object, vocab: int) -> int | None:
@@ -157,31 +148,20 @@ def _words(value: object, vocab: int) -> tuple[tuple[int, ...], ...] | None:
     return None if None in words else tuple(word for word in words if word)
 
 
-def _decay(value: object, vocab: int) -> tuple[int, float] | None:
+def _decay(value: object, vocab: int) -> tuple[int, object] | None:
     if not isinstance(value, list) or len(value) != 2 or _count(value[0], vocab) is None:
         return None
     factor = _above(value[1], vocab)
     return None if factor is None else (value[0], factor)
 
 
-def _beams(value: object, vocab: int) -> int | None:
-    return value if type(value) is int and 1 <= value <= 1024 else None
-
-
-def _exponent(value: object, vocab: int) -> float | None:
-    number = _number(value, vocab)
-    return number if number is not None and abs(number) <= 50 else None
-
-
-def _bool(value: object, vocab: int) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
-READERS: dict[str, Callable[[object, int], object]] = {
+_count, _above = _whole(0), _number(lambda number: number > 0)
+READERS: dict[str, Reader] = {
     **dict(forced_bos_token_id=_token, forced_eos_token_id=_tokens, min_length=_count, min_new_tokens=_count),
     **dict(suppress_tokens=_tokens, begin_suppress_tokens=_tokens, bad_words_ids=_words, no_repeat_ngram_size=_count),
     **dict(encoder_no_repeat_ngram_size=_count, repetition_penalty=_above, exponential_decay_length_penalty=_decay),
-    **dict(num_beams=_beams, length_penalty=_exponent, do_sample=_bool),
+    **dict(num_beams=_whole(1, 1024), length_penalty=_number(lambda number: abs(number) <= 50)),
     **dict(early_stopping=lambda value, vocab: value if value in (True, False, "never") else None, temperature=_above),
-    **dict(top_k=_count, top_p=_share),
+    **dict(do_sample=lambda value, vocab: value if isinstance(value, bool) else None),
+    **dict(top_k=_count, top_p=_number(lambda number: 0 < number <= 1)),
 }

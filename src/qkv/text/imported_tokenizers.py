@@ -39,16 +39,7 @@ CUTS = {
     "tekken": "tekken",
 }
 # Control tokens by which a model ends its turn or its text, as llama.cpp knows them.
-ENDS = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<EOT>",
-    "<|return|>",
-)
+ENDS = "<|im_end|> <|eot_id|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <EOT> <|return|>".split()
 
 
 def from_gguf(vocabulary: JsonObject) -> Tokenizer:
@@ -66,13 +57,7 @@ def _from_gguf(vocabulary: JsonObject) -> Tokenizer:
         raise Problem("this GGUF has no list of tokens: it is damaged, or holds no language model")
     refuse_long(tokens)
     types = vocabulary.get("ggml.token_type") or [NORMAL] * len(tokens)
-    if len(types) != len(tokens):
-        raise Problem(
-            "this GGUF is damaged: {name} has {n} entries for {tokens} tokens",
-            name="token_type",
-            n=len(types),
-            tokens=len(tokens),
-        )
+    _refuse_other_length("token_type", types, tokens)
     roles = {}
     for role, keys in GGUF_ROLES.items():
         i = next((vocabulary[f"ggml.{key}"] for key in keys if f"ggml.{key}" in vocabulary), None)
@@ -226,25 +211,18 @@ def from_pieces(pieces: Pieces) -> Library:
 
 def _merges(pieces: Pieces) -> list[tuple[str, str]]:
     """SentencePiece joins the neighbours whose whole has the best score: every way to cut each piece, best first."""
-    names = {text for text, _, kind in pieces.pieces if kind == NORMAL}
-    ways = []
-    for text, score, kind in pieces.pieces:
-        if kind == NORMAL:
-            for cut in range(1, len(text)):
-                if text[:cut] in names and text[cut:] in names:
-                    ways.append((-score, -cut, text[:cut], text[cut:]))
-    ways.sort(key=lambda way: way[:2])
-    return [(left, right) for _, _, left, right in ways]
+    scores = {text: score for text, score, kind in pieces.pieces if kind == NORMAL}
+    cuts = ((text, cut) for text in scores for cut in range(1, len(text)))
+    ways = [(text, cut) for text, cut in cuts if text[:cut] in scores and text[cut:] in scores]
+    ways.sort(key=lambda way: (-scores[way[0]], -way[1]))
+    return [(text[:cut], text[cut:]) for text, cut in ways]
 
 
 def byte_pairs(
     vocab: dict[str, int], merges: Sequence[str | Sequence[str]], cut: str = "gpt2", prefix_space: bool = False
 ) -> Library:
     """Byte-level BPE: cut the text in a family's way, then join bytes in the order of the merges."""
-    pairs = []
-    for merge in merges:
-        left, right = merge.split(" ") if isinstance(merge, str) else merge
-        pairs.append((left, right))
+    pairs = [(left, right) for left, right in (m.split(" ") if isinstance(m, str) else m for m in merges)]
     # LLaMA 3 takes a piece that is a token whole, whatever its merges say.
     library = byte_level(models.BPE(vocab, pairs, ignore_merges=cut == "llama3"))
     whole = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=cut in ("gpt2", "digits"))
@@ -302,6 +280,13 @@ GGUF_ROLES = {
 }
 
 
+def _refuse_other_length(name: str, entries: Sequence[object], tokens: Sequence[str]) -> None:
+    if (n := len(entries)) != len(tokens):
+        raise Problem(
+            "this GGUF is damaged: {name} has {n} entries for {tokens} tokens", name=name, n=n, tokens=len(tokens)
+        )
+
+
 def _gguf_bytes(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     pre = vocabulary.get("ggml.pre") or ""
     if pre not in CUTS:
@@ -317,13 +302,7 @@ def _gguf_bytes(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> 
 
 def _gguf_pieces(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     scores = vocabulary.get("ggml.scores") or []
-    if len(scores) != len(tokens):
-        raise Problem(
-            "this GGUF is damaged: {name} has {n} entries for {tokens} tokens",
-            name="scores",
-            n=len(scores),
-            tokens=len(tokens),
-        )
+    _refuse_other_length("scores", scores, tokens)
     unigram = vocabulary["ggml.model"] == "t5"
     charsmap = bytes(vocabulary.get("ggml.precompiled_charsmap") or b"")
     return from_pieces(

@@ -91,9 +91,7 @@ def check_charsmap(raw: bytes) -> bytes:
     """A map of characters, if following it never leads outside: u32 size, a double-array trie, NUL-ended texts."""
     if not raw:
         return raw
-    if len(raw) < 4:
-        raise Problem("its map of characters is cut")
-    (size,) = struct.unpack_from("<I", raw)
+    size = int.from_bytes(raw[:4], "little")
     if size % 4 or size > len(raw) - 4:
         raise Problem("its map of characters is cut")
     units = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).astype(np.int64)

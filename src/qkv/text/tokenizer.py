@@ -49,6 +49,7 @@ class Tokenizer:
     """
 
     kind: ClassVar[str] = "other"
+    _by_table: ClassVar[bool] = False  # a text is encoded without the library, letter by letter or byte by byte
 
     def __init__(
         self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
@@ -140,6 +141,8 @@ class Tokenizer:
         >>> Bytes.make().encode_batch(["a", "bc"])
         [[97], [98, 99]]
         """
+        if self._by_table:
+            return [self._encode(text) for text in texts]
         prepared = [self._prepared(text) for text in texts]
         with reading(None, _("this tokenizer can't cut the text: {why}")):
             if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
@@ -317,7 +320,7 @@ class Tokenizer:
         return ids
 
     def _encode_special(self, text: str) -> list[int]:
-        if self._own_cutter is not None:
+        if self._by_table or self._own_cutter is not None:
             return self._split_special(text, self._encode)
         libraries.refuse_surrogates(text)
         with reading(None, _("this tokenizer can't cut the text: {why}")):
@@ -395,7 +398,7 @@ class Bytes(BPE):
     ['a', '<E4>', '<BA>', '<BA>']
     """
 
-    kind = "bytes"
+    kind, _by_table = "bytes", True
 
     @classmethod
     def make(cls, special: Iterable[str] = (), why: str = "") -> "Bytes":
@@ -411,12 +414,6 @@ class Bytes(BPE):
         libraries.refuse_surrogates(text)
         return list(text.encode())
 
-    def _encode_special(self, text: str) -> list[int]:
-        return self._split_special(text, self._encode)
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self._encode(text) for text in texts]
-
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
         return np.frombuffer("".join(texts).encode(), dtype=np.uint8).astype(np.uint32)
 
@@ -431,7 +428,7 @@ class Characters(Tokenizer):
     [0, 1, 2]
     """
 
-    kind = "characters"
+    kind, _by_table = "characters", True
 
     def __init__(
         self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
@@ -471,12 +468,6 @@ class Characters(Tokenizer):
             if self.unk is None:
                 raise self._unknown(text) from None
             return [self._table.get(letter, self.unk) for letter in text]
-
-    def _encode_special(self, text: str) -> list[int]:
-        return self._split_special(text, self._encode)
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        return [self._encode(text) for text in texts]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
         text = "".join(texts)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading
+from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading, unfit
 from ..i18n import Message, Notice, Problem, _, all_of
 from . import generation_defaults, imported_tokenizers
 from .library_tokenizer import SPECIAL, refuse_long
@@ -24,6 +24,8 @@ from .tokenizer import BPE, Bytes, Characters, Tokenizer
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
 ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
 FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
+UNREADABLE = _("{file} can't be read as it should: {why}. Fetch or copy it again")
+NO_LIBRARY = _("{file} is not a tokenizer of the `tokenizers` library ({why})")
 MOST_BLANKS = 10_000  # T5 has 100
 OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
 
@@ -44,25 +46,23 @@ def load(path: str | Path) -> Tokenizer:
     """
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
-    with reading(file if file.is_file() else path, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
+    with reading(file if file.is_file() else path, NO_LIBRARY):
         return _load(path, file)
 
 
 def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
     settings = _TokenizerFiles(folder)
-    if not file.is_file() and path.is_dir():
-        made = _from_parts(folder, settings)
-        if made is None:
-            raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-        settings.complete(made)
-        return made
-    if not file.is_file():
+    made: Tokenizer | None
+    if file.is_file():
+        cutter, other = folder / "cutter.json", folder / "target_cutter.json"
+        made = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
+        if other.is_file():
+            made.target = _from_json(file, settings, _library(other)[0])
+    else:
+        made = _from_parts(folder, settings) if path.is_dir() else None
+    if made is None:
         raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-    cutter, other = folder / "cutter.json", folder / "target_cutter.json"
-    made = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
-    if other.is_file():
-        made.target = _from_json(file, settings, _library(other)[0])
     settings.complete(made)
     return made
 
@@ -71,28 +71,30 @@ def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) 
     library, saved = _library(file)
     kind = _kind_of(saved)
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
-    for name, i in added.items():  # the library counts on from the vocabulary, whatever the file says
-        if library.token_to_id(name) != i:
+    _refuse_other_ids(file, library, added)  # the library counts on from the vocabulary, whatever the file says
+    roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
+    if not settings.any_roles and not roles:
+        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in added}
+    settings.frame(library, roles)
+    return kind(library, roles, cutter=cutter)
+
+
+def _refuse_other_ids(file: Path, library: Library, ids: dict[str, int]) -> None:
+    for name, i in ids.items():
+        if (got := library.token_to_id(name)) != i:
             raise Problem(
                 "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
                 file=file,
                 name=name,
                 i=i,
-                got=library.token_to_id(name),
+                got=got,
             )
-    roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
-    if not settings.any_roles and not roles:
-        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in added}
-    settings.frame(library, roles)
-    if cutter is not None:
-        return kind(library, roles, cutter=cutter)
-    return kind(library, roles)
 
 
 def _library(file: Path) -> tuple[Library, JsonObject]:
     """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
-    with reading(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})")):
-        saved = read_table(file, _("{file} is not a tokenizer of the `tokenizers` library ({why})"))
+    with reading(file, NO_LIBRARY):
+        saved = read_table(file, NO_LIBRARY)
         normalizer = saved.get("normalizer") or {}
         for step in (normalizer, *normalizer.get("normalizers", ())):
             if step.get("type") == "Precompiled":  # it believes the map unseen, and panics when it leads outside
@@ -179,15 +181,7 @@ def _byte_pairs(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     library = imported_tokenizers.byte_pairs(vocab, merges, cut, space)
     known = [name for name in (*imported_tokenizers.NAMES.values(), "<|endoftext|>") if name in vocab]
     imported_tokenizers.add_tokens(library, (dict.fromkeys(known, True) | settings.added()).items())
-    for name, i in settings.ids().items():
-        if library.token_to_id(name) != i:
-            raise Problem(
-                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
-                file=folder / "vocab.json",
-                name=name,
-                i=i,
-                got=library.token_to_id(name),
-            )
+    _refuse_other_ids(folder / "vocab.json", library, settings.ids())
     roles = settings.roles(library)
     if not roles:
         roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in vocab}
@@ -348,21 +342,17 @@ def _read(file: Path) -> JsonObject:
     """A JSON table, empty if there is no such file."""
     if not file.is_file():
         return {}
-    return read_table(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+    return read_table(file, UNREADABLE)
 
 
 def _in_order(file: Path) -> list[str]:
     """A vocabulary by place: a list as it is, a table of name -> id put in order."""
-    names = read_json(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+    names = read_json(file, UNREADABLE)
     if isinstance(names, list):
         return names
     if isinstance(names, dict) and sorted(i for i in names.values() if type(i) is int) == list(range(len(names))):
         return sorted(names, key=lambda name: names[name])
-    raise Problem(
-        "{file} can't be read as it should: {why}. Fetch or copy it again",
-        file=file,
-        why=Message("the ids are not 0, 1, 2, …"),
-    )
+    raise unfit(file, UNREADABLE, Message("the ids are not 0, 1, 2, …"))
 
 
 def _lines(file: Path) -> list[str]:
@@ -371,4 +361,4 @@ def _lines(file: Path) -> list[str]:
 
 
 def _text(file: Path) -> str:
-    return read_text(file, _("{file} can't be read as it should: {why}. Fetch or copy it again"))
+    return read_text(file, UNREADABLE)
