@@ -10,7 +10,7 @@ file leaves out: it is put back as one more row at the end of the vocabulary, th
 
 import math
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from ..i18n import Message, Problem, _
 from ..text.library_tokenizer import refuse_long
 from .binary_reader import Cursor, broken, mapped
 from .families.setting_table import HfConfig
-from .tensor_files import Tensors
+from .tensor_files import Makers, Tensors
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
 BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
@@ -71,17 +71,17 @@ def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
                 name=name,
             )
     layers = {side: held.layers(side) for side in ("encoder", "decoder")}
+    sizes: HfConfig = {}
+    for side in layers:
+        sizes[f"{side}_layers"] = layers[side]
+        sizes[f"{side}_attention_heads"] = held.number(f"{side}/num_heads", 8)
+        sizes[f"{side}_ffn_dim"] = held.shape(f"{side}/layer_0/ffn/linear_0/weight", 2)[0]
     theirs: HfConfig = dict(
         model_type="marian",
         architectures=["MarianMTModel"],
         vocab_size=vocab + 1,
         d_model=width,
-        encoder_layers=layers["encoder"],
-        decoder_layers=layers["decoder"],
-        encoder_attention_heads=held.number("encoder/num_heads", 8),
-        decoder_attention_heads=held.number("decoder/num_heads", 8),
-        encoder_ffn_dim=held.shape("encoder/layer_0/ffn/linear_0/weight", 2)[0],
-        decoder_ffn_dim=held.shape("decoder/layer_0/ffn/linear_0/weight", 2)[0],
+        **sizes,
         max_position_embeddings=_positions(held, width),
         activation_function=ACTIVATIONS.get(held.number("encoder/activation", 2), "?"),
         scale_embedding=True,
@@ -100,11 +100,7 @@ def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
 
 
 def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
-    makers: dict[str, Callable[[], Tensor]] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def put(name: str, shape: tuple[int, ...], make: Callable[[], Tensor]) -> None:
-        makers[name], shapes[name] = make, shape
+    table: Makers = {}
 
     def stacked(ours: str, names: tuple[str, ...]) -> None:
         """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
@@ -114,13 +110,13 @@ def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, 
         each = rows // len(names)
         for i, name in enumerate(names):
             cut = slice(i * each, (i + 1) * each)
-            put(f"{name}.weight", (each, columns), lambda cut=cut: held.matrix(f"{ours}/weight", cut))  # type: ignore[misc]
-            put(f"{name}.bias", (each,), lambda cut=cut: held.floats(f"{ours}/bias")[cut])  # type: ignore[misc]
+            table[f"{name}.weight"] = (each, columns), partial(held.matrix, f"{ours}/weight", cut)
+            table[f"{name}.bias"] = (each,), lambda cut=cut: held.floats(f"{ours}/bias")[cut]  # type: ignore[misc]
 
     def norm(ours: str, name: str) -> None:
         for part, word in (("weight", "gamma"), ("bias", "beta")):
             whole = f"{ours}/layer_norm/{word}"
-            put(f"{name}.{part}", held.shape(whole, 1), lambda whole=whole: held.floats(whole))  # type: ignore[misc]
+            table[f"{name}.{part}"] = held.shape(whole, 1), partial(held.floats, whole)
 
     for side in ("encoder", "decoder"):
         for i in range(layers[side]):
@@ -151,9 +147,9 @@ def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, 
             made[0, :vocab] = held.floats("decoder/projection/bias")
         return made
 
-    put("model.shared.weight", (vocab + 1, width), embedding)
-    put("final_logits_bias", (1, vocab + 1), output_bias)
-    return Tensors(makers, shapes)
+    table["model.shared.weight"] = (vocab + 1, width), embedding
+    table["final_logits_bias"] = (1, vocab + 1), output_bias
+    return Tensors(table)
 
 
 def _positions(held: "CTranslate2File", width: int) -> int:

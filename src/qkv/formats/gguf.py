@@ -45,10 +45,6 @@ class Gguf:
 Order = Callable[[np.ndarray], np.ndarray]
 
 
-def _as_it_is(tensor: Tensor) -> Tensor:
-    return tensor
-
-
 @dataclass(frozen=True)
 class StoredTensor:
     """How one of Hugging Face's tensors is kept: in which pieces, and what makes it of them."""
@@ -56,7 +52,7 @@ class StoredTensor:
     pieces: tuple[GgufTensor, ...]
     shape: tuple[int, ...]  # Hugging Face's
     order: Order | None = None  # of a piece's rows, which are quantised one by one
-    make: Callable[..., Tensor] = _as_it_is  # of the floats of all pieces
+    make: Callable[..., Tensor] = lambda tensor: tensor  # of the floats of all pieces
 
 
 def _floats(file: Path, raw: np.ndarray, name: str, kept: StoredTensor) -> Tensor:
@@ -113,8 +109,8 @@ def read(file: str | Path) -> Gguf:
         else:
             hf = _rename(name, layout)
             table[hf] = _keep(file, name, hf, piece, layout, theirs)
-    makers: dict[str, Callable[[], Tensor]] = {hf: partial(_floats, file, raw, hf, kept) for hf, kept in table.items()}
-    return Gguf(theirs, Tensors(makers, {hf: kept.shape for hf, kept in table.items()}), _vocabulary(file, entries))
+    tensors = Tensors({hf: (kept.shape, partial(_floats, file, raw, hf, kept)) for hf, kept in table.items()})
+    return Gguf(theirs, tensors, _vocabulary(file, entries))
 
 
 def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:

@@ -136,7 +136,8 @@ def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> Hf
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
         theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
     theirs |= {} if layout.model_type == "deepseek2" else _experts(settings, layout)
-    return theirs | READERS[layout.model_type](settings, pieces, theirs)
+    read = READERS.get(layout.model_type)  # GPT-2 needs none
+    return theirs | read(settings, pieces, theirs) if read else theirs
 
 
 def _bert(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
@@ -144,14 +145,9 @@ def _bert(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfCo
     return {"type_vocab_size": types.shape[0] if types else 0}
 
 
-def _gpt2(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
-    return {}
-
-
 def _llama(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """LLaMA, which is a Mistral if it has a window, and those with its words."""
-    sizes = _whole_heads(settings, theirs)
-    sizes |= _rotary(settings, pieces, sizes["head_dim"])
+    sizes = _whole_heads(settings, pieces, theirs)
     kind = theirs["model_type"]
     if kind not in ("llama", "mixtral"):
         return sizes
@@ -165,8 +161,7 @@ def _llama(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfC
 
 def _gemma(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """Caps, windows and the scale of scores: where a file is silent, as llama.cpp takes it."""
-    sizes = _whole_heads(settings, theirs)
-    sizes |= _rotary(settings, pieces, sizes["head_dim"])
+    sizes = _whole_heads(settings, pieces, theirs)
     kind, layers = theirs["model_type"], settings.count("block_count")
     if kind == "gemma":
         return sizes
@@ -284,12 +279,12 @@ def _heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
     return {"num_key_value_heads": kept, "head_dim": width}
 
 
-def _whole_heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
-    """The same, for what turns all of a head."""
+def _whole_heads(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+    """The same, and the angles, for what turns all of a head."""
     sizes = _heads(settings, theirs)
     if (turned := settings.get("rope.dimension_count", sizes["head_dim"])) != sizes["head_dim"]:
         raise settings.refusal("rope.dimension_count", turned)
-    return sizes
+    return sizes | _rotary(settings, pieces, turned)
 
 
 def _share(part: int, whole: int) -> float:
@@ -301,7 +296,7 @@ def _share(part: int, whole: int) -> float:
 READERS = {
     **dict.fromkeys(("llama", "qwen2", "qwen3", "qwen3_moe"), _llama),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text"), _gemma),
-    **dict(phi3=_phi3, gpt_neox=_gpt_neox, deepseek2=_deepseek, gpt2=_gpt2, bert=_bert),
+    **dict(phi3=_phi3, gpt_neox=_gpt_neox, deepseek2=_deepseek, bert=_bert),
 }
 
 
@@ -350,9 +345,8 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
                 theirs[word] = value
     elif kind != "none":
         raise settings.refusal("rope.scaling.type", kind)
-    if theirs["rope_type"] == "default":
-        return {"rope_theta": base, "rope_scaling": None, "rope_parameters": {"rope_theta": base, **theirs}}
-    return {"rope_theta": base, "rope_scaling": theirs, "rope_parameters": {"rope_theta": base, **theirs}}
+    scaling = None if theirs["rope_type"] == "default" else theirs
+    return {"rope_theta": base, "rope_scaling": scaling, "rope_parameters": {"rope_theta": base, **theirs}}
 
 
 def _divisors(settings: GgufSettings, piece: GgufTensor, width: int) -> np.ndarray:

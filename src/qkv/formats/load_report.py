@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .. import text
 from ..disk import run_folder
-from ..i18n import Message, Notice, Problem, all_of, quoted
+from ..i18n import Message, Notice, Problem, _, all_of, quoted
 from ..model.config import Config
 from ..text.tokenizer_folder import NoTokenizer
 from . import ctranslate2, gguf, model_files, onnx
@@ -58,15 +58,13 @@ def why(name: str | Path) -> Finding:
     """Look at a folder, a file or a name, as `load` would, without stopping at the first thing in the way."""
     place = model_files.find(name)
     if place.is_file():
-        return _simply(place, _architecture(place), place)
+        return _simply(place, _architecture(place))
     config = model_files.read_json(place / "config.json") if (place / "config.json").is_file() else {}
     if run_folder.is_run(config):
-        return _simply(place, Message("a run of qkv"), place)
+        return _simply(place, Message("a run of qkv"))
     if "model_type" in config:
         return _published(place, config)
-    if ctranslate2.find(place):
-        return _simply(place, Message("a folder of CTranslate2"), place)
-    return _simply(place, Message("a folder"), place)
+    return _simply(place, Message("a folder of CTranslate2") if ctranslate2.find(place) else Message("a folder"))
 
 
 def _architecture(file: Path) -> Message:
@@ -80,14 +78,14 @@ def _architecture(file: Path) -> Message:
     return Message("a GGUF file, general.architecture {word!r}", word=str(word)[:80])
 
 
-def _simply(place: Path, what: Message, name: Path) -> Finding:
+def _simply(place: Path, what: Message) -> Finding:
     """Of what is read in one go, the first thing in the way is all there is to say."""
     try:
         if place.is_file():
             held = gguf.read(place)
             config, state = to_ours(held.theirs, held.tensors)
             return Finding(place, what, config, tuple(_misfits(place, config, state)))
-        model, _tokenizer = model_files.load(name)
+        model, _tokenizer = model_files.load(place)
         return Finding(place, what, model.config, ())
     except Problem as problem:
         return Finding(place, what, None, (problem,))
@@ -99,9 +97,8 @@ def _published(place: Path, theirs: HfConfig) -> Finding:
     family = next((family for family in FAMILIES if word in family.types), None)
     what = Message("a Hugging Face folder, model_type {word!r}", word=word)
     if family is not None:
-        what = Message(
-            "a Hugging Face folder, model_type {word!r}, a layout of the family {family}", word=word, family=family.name
-        )
+        known = _("a Hugging Face folder, model_type {word!r}, a layout of the family {family}")
+        what = Message(known, word=word, family=family.name)
     obstacles: list[Problem] = []
     tensors: Mapping[str, Tensor] = {}
     try:
@@ -142,7 +139,9 @@ def _read(
             except Problem as problem:
                 return None, [*obstacles, problem]
             except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
-                return None, [*obstacles, _nonsense(place, error)]
+                why = quoted(error)
+                nonsense = Problem("{file} describes no model that can be built: {error}", file=place, error=why)
+                return None, [*obstacles, nonsense]
     return None, obstacles
 
 
@@ -166,7 +165,3 @@ def _misfits(place: Path, config: Config, state: dict[str, Tensor]) -> list[Prob
             names=all_of(wrong[:3]),
         )
     ]
-
-
-def _nonsense(place: Path, error: Exception) -> Problem:
-    return Problem("{file} describes no model that can be built: {error}", file=place, error=quoted(error))

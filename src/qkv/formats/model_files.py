@@ -26,7 +26,7 @@ from ..model.layer_pattern import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
 from .locate import find
-from .tensor_files import Safetensors, Tensors, fingerprint, finite, refuse_others, weights_of
+from .tensor_files import Tensors, fingerprint, finite, mapped_tensors, refuse_others, weights_of
 
 if TYPE_CHECKING:
     from .families.setting_table import HfConfig
@@ -173,11 +173,11 @@ def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: to
         raise AssertionError(f"{unmade} are computed, not learned: they must not be made on the meta device")
 
 
-def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Safetensors:
+def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Tensors:
     """The tensors of a Hugging Face folder: one file, or shards with an index that says what lies where."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
-        return Safetensors({single: None}, dtype, keep)
+        return mapped_tensors({single: None}, dtype, keep)
     if not index.is_file():
         raise _nothing(folder, {"model_type": ""})
     where = read_json(index).get("weight_map")
@@ -199,7 +199,7 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
             names=all_of(missing[:5]),
             count=len(missing),
         )
-    return Safetensors(shards, dtype, keep)
+    return mapped_tensors(shards, dtype, keep)
 
 
 def _run(
@@ -212,7 +212,7 @@ def _run(
     if run_folder.is_adapter(place):
         return _beside(folder, record, place, dependents).to(dtype).eval(), text.load(folder)
     model = empty(config_of(folder, record, place))
-    saved = Safetensors({file: None}, dtype)
+    saved = mapped_tensors({file: None}, dtype)
     refuse_others(file, saved.shapes, model)
     assign(file, model, dict(finite(file, saved)), dtype)
     return model.eval(), text.load(folder)
@@ -414,7 +414,7 @@ def config_of(folder: Path, record: Mapping[str, object], place: Path | None) ->
     except Problem as problem:
         raise Problem("{file}: {problem}", file=file, problem=problem) from None
     if place is not None:
-        shapes = Safetensors({place / run_folder.WEIGHTS: None}, torch.float32).shapes
+        shapes = mapped_tensors({place / run_folder.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
         sizes = [*OUR_SIZES, *(["relative_buckets"] if config.position == "relative" else [])]
         sizes += NAMES["latent"].values() if "latent" in config.mixers else []

@@ -9,8 +9,9 @@ X_quantized, X_scale and X_zero_point: a weight is (integer − zero point) · s
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor
 from ..i18n import Problem
 from .binary_reader import broken, mapped
 from .families.setting_table import HfConfig
-from .tensor_files import Tensors
+from .tensor_files import Makers, Tensors
 
 NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")
 TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
@@ -48,21 +49,19 @@ def find(folder: Path) -> Path | None:
 def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
     """What config.json says, put right where the file says otherwise, and the tensors by Hugging Face's names."""
     held = OnnxGraph(file)
-    makers: dict[str, Callable[[], Tensor]] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
+    table: Makers = {}
     for name in held.pieces:
         if name.endswith((".weight", ".bias")) and name not in held.products:
-            makers[name], shapes[name] = lambda name=name: held.floats(name), held.pieces[name].shape  # type: ignore[misc]
+            table[name] = held.pieces[name].shape, partial(held.floats, name)
     for name, used in held.products.items():
         if len(shape := held.pieces[name].shape) == 2:
-            makers[used] = lambda name=name: held.floats(name).T  # type: ignore[misc]
-            shapes[used] = (shape[1], shape[0])
-    if not makers:
+            table[used] = shape[::-1], lambda name=name: held.floats(name).T  # type: ignore[misc]
+    if not table:
         raise broken("it has no weights with the names of a Hugging Face model", file)
     theirs = dict(config)
     if "lm_head.weight" in held.products.values() and any(piece.quantised for piece in held.pieces.values()):
         theirs["tie_word_embeddings"] = False  # one table, but rounded twice
-    return theirs, Tensors(makers, shapes)
+    return theirs, Tensors(table)
 
 
 @dataclass(frozen=True)
@@ -156,7 +155,7 @@ class OnnxGraph:
         return found
 
     def _tensor(self, span: Span) -> None:
-        name, dtype, shape, length = "", 0, [], 0
+        name, dtype, shape = "", 0, []
         place: Span | None = None
         numbers: list[int] | None = None
         for number, value in self.fields(span):
@@ -176,7 +175,7 @@ class OnnxGraph:
             return  # positions and shapes of the graph
         if len(shape) > 4 or 0 in shape or any(side >= 1 << 32 for side in shape):
             raise broken("{name} is {shape}", self.file, name=name[:80], shape=tuple(shape[:8]))
-        kept, quantised = (name.removesuffix("_quantized"), True) if name.endswith("_quantized") else (name, False)
+        kept = name.removesuffix("_quantized")
         length = len(numbers) if numbers is not None else place[1] - place[0] if place else 0
         each = 1 if numbers is not None else TYPES[dtype].itemsize
         if kept in self.pieces or length != math.prod(shape) * each:
@@ -188,7 +187,7 @@ class OnnxGraph:
                 length=length,
             )
         counted = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
-        self.pieces[kept] = OnnxTensor(tuple(shape), TYPES[dtype], place or (0, 0), counted, quantised)
+        self.pieces[kept] = OnnxTensor(tuple(shape), TYPES[dtype], place or (0, 0), counted, kept != name)
 
     def _node(self, span: Span) -> None:
         inputs, operation, name = [], "", ""

@@ -15,12 +15,15 @@ from torch import Tensor, nn
 
 from ..i18n import Message, Problem, quoted
 
+Makers = dict[str, tuple[tuple[int, ...], Callable[[], Tensor]]]  # name -> shape, and what makes it
+
 
 class Tensors(Mapping[str, Tensor]):
     """Tensors by name, each made anew whenever it is asked for; their shapes are known before."""
 
-    def __init__(self, makers: dict[str, Callable[[], Tensor]], shapes: dict[str, tuple[int, ...]]) -> None:
-        self._makers, self.shapes = makers, shapes
+    def __init__(self, table: Makers) -> None:
+        self.shapes = {name: shape for name, (shape, _) in table.items()}
+        self._makers = {name: make for name, (_, make) in table.items()}
 
     def __getitem__(self, name: str) -> Tensor:
         return self._makers[name]()
@@ -32,39 +35,38 @@ class Tensors(Mapping[str, Tensor]):
         return len(self._makers)
 
 
-class Safetensors(Tensors):
+def mapped_tensors(given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> Tensors:
     """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
 
-    What is mapped stays so as long as the file is open here; with `keep=False`, only as long as the tensor is used.
+    What is mapped stays so as long as the result is there; with `keep=False`, only as long as the tensor is used.
     """
+    table: Makers = {}
+    for file, names in given.items():
+        opened = _open(file)
+        there = set(opened.keys())
+        if missing := [name for name in names or () if name not in there]:
+            raise Problem(
+                "{file} lacks {name}, which the index says is there ({count} such): the files are of different "
+                "versions; get them again",
+                file=file,
+                name=missing[0],
+                count=len(missing),
+            )
+        for name in names or opened.keys():
+            shape = tuple(opened.get_slice(name).get_shape())
+            table[name] = shape, partial(_mapped, file, opened, name, dtype, keep)
+    return Tensors(table)
 
-    def __init__(self, given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> None:
-        super().__init__({}, {})
-        self._dtype, self._keep = dtype, keep
-        for file, names in given.items():
-            opened = _open(file)
-            there = set(opened.keys())
-            if missing := [name for name in names or () if name not in there]:
-                raise Problem(
-                    "{file} lacks {name}, which the index says is there ({count} such): the files are of different "
-                    "versions; get them again",
-                    file=file,
-                    name=missing[0],
-                    count=len(missing),
-                )
-            for name in names or opened.keys():
-                self._makers[name] = partial(self._mapped, file, opened, name)
-                self.shapes[name] = tuple(opened.get_slice(name).get_shape())
 
-    def _mapped(self, file: Path, opened: Any, name: str) -> Tensor:
-        try:
-            tensor = opened.get_tensor(name)
-            if not tensor.is_floating_point() or (self._keep and tensor.dtype == self._dtype):
-                return tensor
-            # Mapped through a handle of its own, its pages are given back as soon as it is converted.
-            return _open(file).get_tensor(name).to(self._dtype)
-        except (SafetensorError, OSError, RuntimeError) as error:
-            raise _unreadable(file, error) from None
+def _mapped(file: Path, opened: Any, name: str, dtype: torch.dtype, keep: bool) -> Tensor:
+    try:
+        tensor = opened.get_tensor(name)
+        if not tensor.is_floating_point() or (keep and tensor.dtype == dtype):
+            return tensor
+        # Mapped through a handle of its own, its pages are given back as soon as it is converted.
+        return _open(file).get_tensor(name).to(dtype)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise _unreadable(file, error) from None
 
 
 def finite(source: Path, tensors: Tensors) -> Tensors:
@@ -75,7 +77,7 @@ def finite(source: Path, tensors: Tensors) -> Tensors:
         refuse_infinite(source, name, tensor)
         return tensor
 
-    return Tensors({name: partial(looked_through, name) for name in tensors}, tensors.shapes)
+    return Tensors({name: (shape, partial(looked_through, name)) for name, shape in tensors.shapes.items()})
 
 
 def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
