@@ -29,7 +29,7 @@ from typing import Any, NotRequired, TypedDict
 
 from ..i18n import Message, Notice, Problem, _, all_of, quoted
 from . import bounded_reading
-from .atomic_files import atomic_write, flush_folder
+from .atomic_files import flush_folder, write_file
 
 CONFIG, METRICS, SAMPLES, LOCK = "config.json", "metrics.jsonl", "samples.txt", ".lock"
 PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
@@ -132,8 +132,7 @@ def first_look(folder: Path) -> int | None:
 
 def write_record(folder: Path, record: Mapping[str, object]) -> None:
     """Write config.json, wholly or not at all."""
-    with atomic_write(folder / CONFIG) as file:
-        file.write((json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n").encode())
+    write_file(folder / CONFIG, json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_metrics(file: Path) -> list[tuple[int, str]]:
@@ -332,7 +331,9 @@ def finish(part: Path, step: int, state: State, weights: Mapping[str, bytes], li
     shutil.rmtree(place, ignore_errors=True)
     os.rename(part, place)
     flush_folder(folder)
-    _prune(folder, state.get("best_step"))
+    for old in checkpoints(folder)[:-2]:
+        if int(old.name) != state.get("best_step"):
+            shutil.rmtree(old, ignore_errors=True)
     return place
 
 
@@ -359,12 +360,6 @@ def explained(folder: Path, step: int) -> Iterator[None]:
             step=step,
             kept=kept,
         ) from error
-
-
-def _prune(folder: Path, best: int | None) -> None:
-    for place in checkpoints(folder)[:-2]:
-        if int(place.name) != best:
-            shutil.rmtree(place, ignore_errors=True)
 
 
 def write_through(path: Path, content: bytes) -> FileRecord:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..disk.atomic_files import atomic_write
+from ..disk.atomic_files import atomic_write, write_file
 from ..disk.bounded_reading import JsonObject
 from ..i18n import Problem
 from .corpus import Block, Corpus, Position, pieces
@@ -96,8 +96,7 @@ def _fill(
                         break
             index["at"] = list(corpus.normal(block.document, block.end))
             listed = "".join(digest + "\n" for digest in hashes.finish()).encode()
-            with atomic_write(folder / (name + HASHES)) as file:
-                file.write(listed)
+            write_file(folder / (name + HASHES), listed)
             known = {"file": name, "split": split, "tokens": count, "hashes": hashlib.sha256(listed).hexdigest()}
             index["shards"].append(known)
             _write_index(folder, index)
@@ -141,5 +140,4 @@ def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
 
 
 def _write_index(folder: Path, index: JsonObject) -> None:
-    with atomic_write(folder / "index.json") as file:
-        file.write((json.dumps(index, indent=2) + "\n").encode())
+    write_file(folder / "index.json", json.dumps(index, indent=2) + "\n")
