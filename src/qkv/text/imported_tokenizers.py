@@ -42,13 +42,9 @@ CUTS = {
 ENDS = "<|im_end|> <|eot_id|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <EOT> <|return|>".split()
 
 
+@reading(None, _("the vocabulary is damaged ({why}): fetch or copy the model again"))
 def from_gguf(vocabulary: JsonObject) -> Tokenizer:
     """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
-    with reading(None, _("the vocabulary is damaged ({why}): fetch or copy the model again")):
-        return _from_gguf(vocabulary)
-
-
-def _from_gguf(vocabulary: JsonObject) -> Tokenizer:
     kind = vocabulary.get("ggml.model")
     if kind not in GGUF:
         raise Problem("this GGUF has a tokenizer of kind {model}: {known} can be read", model=kind, known=all_of(GGUF))
@@ -103,7 +99,18 @@ def from_sentencepiece(
     with reading(
         Path(model_file), _("{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again")
     ):
-        return _from_model(pieces, model_file, vocabulary, extra, begin, end)
+        library = from_pieces(pieces)
+        controls = [text for text, _, kind in pieces.pieces if kind == CONTROL]
+        add_tokens(
+            library, ((text, kind == CONTROL) for text, _, kind in pieces.pieces if kind in (CONTROL, USER_DEFINED))
+        )
+        add_tokens(library, ((text, True) for text in extra))
+        unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
+        roles = {role: name for role, name in NAMES.items() if name in controls} | ({"unk": unknown} if unknown else {})
+        if vocabulary is None:
+            frame(library, roles.get("bos") if begin else None, roles.get("eos") if end else None)
+            return Tokenizer(library, roles, cutter=_copy(library) if pieces.charsmap else None)
+        return _looked_up(library, pieces, list(vocabulary), model_file)
 
 
 def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
@@ -125,26 +132,6 @@ def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
         model_file,
     )
     return made
-
-
-def _from_model(
-    pieces: Pieces,
-    model_file: str | Path,
-    vocabulary: Sequence[str] | None,
-    extra: Iterable[str],
-    begin: bool,
-    end: bool,
-) -> Tokenizer:
-    library = from_pieces(pieces)
-    controls = [text for text, _, kind in pieces.pieces if kind == CONTROL]
-    add_tokens(library, ((text, kind == CONTROL) for text, _, kind in pieces.pieces if kind in (CONTROL, USER_DEFINED)))
-    add_tokens(library, ((text, True) for text in extra))
-    unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
-    roles = {role: name for role, name in NAMES.items() if name in controls} | ({"unk": unknown} if unknown else {})
-    if vocabulary is None:
-        frame(library, roles.get("bos") if begin else None, roles.get("eos") if end else None)
-        return Tokenizer(library, roles, cutter=_copy(library) if pieces.charsmap else None)
-    return _looked_up(library, pieces, list(vocabulary), model_file)
 
 
 def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:

@@ -320,6 +320,9 @@ class Tokenizer:
         return ids
 
     def _encode_special(self, text: str) -> list[int]:
+        if self._mask_takes_blank:
+            # Exactly one blank: `lstrip` in the library would also take line ends and further blanks, which are tokens.
+            text = text.replace(" [MASK]", "[MASK]")
         if self._by_table or self._own_cutter is not None:
             return self._split_special(text, self._encode)
         libraries.refuse_surrogates(text)
@@ -337,7 +340,13 @@ class Tokenizer:
     @cached_property
     def _recognising(self) -> Library:
         """A second copy that takes the names of special tokens in a text for the tokens themselves."""
-        copy = Library.from_str(self.library.to_str())
+        saved = self.library.to_str()
+        if self._mask_takes_blank:
+            table = json.loads(saved)
+            for token in table["added_tokens"]:
+                token["lstrip"] &= token["content"] != SPECIAL["mask"]
+            saved = json.dumps(table)
+        copy = Library.from_str(saved)
         copy.encode_special_tokens = False
         return copy
 
@@ -374,19 +383,6 @@ class BPE(Tokenizer):
     """
 
     kind = "bpe"
-
-    def _encode_special(self, text: str) -> list[int]:
-        # Exactly one blank: `lstrip` in the library would also take line ends and further blanks, which are tokens.
-        return super()._encode_special(text.replace(" [MASK]", "[MASK]") if self._mask_takes_blank else text)
-
-    @cached_property
-    def _recognising(self) -> Library:
-        saved = json.loads(self.library.to_str())
-        for token in saved["added_tokens"]:
-            token["lstrip"] &= not (self._mask_takes_blank and token["content"] == SPECIAL["mask"])
-        copy = Library.from_str(json.dumps(saved))
-        copy.encode_special_tokens = False
-        return copy
 
 
 class Bytes(BPE):
