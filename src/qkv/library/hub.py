@@ -10,8 +10,8 @@ import hashlib
 import re
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -267,20 +267,19 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
     return Problem("{name} could not be fetched from the hub: {why}", **told)
 
 
-class _watched:
-    """Tells how a folder grows while the work inside the `with` goes on."""
+@contextmanager
+def _watched(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
+    """Tell how a folder grows while the work inside the `with` goes on."""
+    done = threading.Event()
 
-    def __init__(self, folder: Path, tell: Callable[[int], None]) -> None:
-        self.folder, self.tell, self.done = folder, tell, threading.Event()
-        self.thread = threading.Thread(target=self._watch, daemon=True)
+    def watch() -> None:
+        while not done.wait(0.2):
+            tell(bytes_in(folder))  # the library renames files meanwhile
 
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        self.thread.join()
-
-    def _watch(self) -> None:
-        while not self.done.wait(0.2):
-            self.tell(bytes_in(self.folder))  # the library renames files meanwhile
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

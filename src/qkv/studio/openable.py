@@ -55,7 +55,8 @@ class Openable:
             path = path / run_folder.CHECKPOINTS / f"{int(step[1:]):06d}"
         traced = self.kind == "trace" or step.startswith("~")
         shipped = path.is_relative_to(DEMO)  # changes with qkv alone
-        changed = 0 if shipped else max((file.stat().st_mtime_ns for file in (path, *_inside(path))), default=0)
+        inside = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []
+        changed = 0 if shipped else max(file.stat().st_mtime_ns for file in (path, *inside))
         return OpenableFile(f"{self.name}{step}", str(path), traced, step, changed)
 
 
@@ -141,7 +142,3 @@ def _is_trace(file: Path) -> bool:
     with file.open("rb") as opened:
         size = int.from_bytes(opened.read(8), "little")
         return b'"qkv"' in opened.read(min(size, 4096))
-
-
-def _inside(path: Path) -> list[Path]:
-    return [file for file in path.iterdir() if file.is_file()] if path.is_dir() else []

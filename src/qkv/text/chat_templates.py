@@ -25,6 +25,7 @@ from ..i18n import Problem, quoted
 SECONDS = 5.0  # a template takes a millisecond
 START = 120.0  # for a busy machine to start a process
 ChatMessage = Mapping[str, Any]  # role and content, and what else a template reads
+TOO_LARGE = '{"large": true}'  # what the process answers, or would have if it could
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # never characters of any text, says Unicode
 
 
@@ -125,15 +126,11 @@ def _ask(request: str) -> str:
     told = ""
     try:
         told = _process.say(request, SECONDS)
-        if not told:
-            raise (
-                Problem(
-                    "the model's chat template ran for more than {seconds} seconds and was stopped", seconds=SECONDS
-                )
-                if _process.late
-                else Problem("the model's chat template makes more than memory and models hold, and was stopped")
+        if not told and _process.late:
+            raise Problem(
+                "the model's chat template ran for more than {seconds} seconds and was stopped", seconds=SECONDS
             )
-        return told
+        return told or TOO_LARGE
     finally:
         if not told:  # or interrupted, and then the next answer would be to this request
             _end()
