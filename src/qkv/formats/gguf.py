@@ -239,23 +239,16 @@ def _keep(file: Path, name: str, hf: str, piece: GgufTensor, layout: Layout, the
     part = name.split(".")[-2] if "." in name else name
     heads = theirs.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
     order: Order | None = None
-    if heads and part in layout.permuted:
-        _need_rows(file, name, piece, 2, heads)
-        order = partial(unpermute, heads=heads)
-    if heads and part in layout.woven:
-        _need_rows(file, name, piece, 3, heads)
-        order = partial(weave, heads=heads)
+    for parts, each, reorder in ((layout.permuted, 2, unpermute), (layout.woven, 3, weave)):
+        if heads and part in parts:
+            if (rows := piece.shape[0]) % (each * heads):
+                raise broken("{name} has {value} rows for {n} heads", file, name=name[:80], value=rows, n=heads)
+            order = partial(reorder, heads=heads)
     if len(piece.shape) == 2 and re.search(layout.turned, hf):
         return StoredTensor((piece,), piece.shape[::-1], order, torch.t)
     if re.search(layout.raised, hf):
         return StoredTensor((piece,), piece.shape, order, lambda weight: weight - 1)
     return StoredTensor((piece,), piece.shape, order)
-
-
-def _need_rows(file: Path, name: str, piece: GgufTensor, each: int, heads: int) -> None:
-    if piece.shape[0] % (each * heads):
-        rows = piece.shape[0]
-        raise broken("{name} has {value} rows for {n} heads", file, name=name[:80], value=rows, n=heads)
 
 
 def _apart(file: Path, name: str, piece: GgufTensor, theirs: str) -> dict[str, StoredTensor]:

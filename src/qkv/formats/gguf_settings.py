@@ -51,34 +51,31 @@ class GgufSettings:
         value = self.entries.get(key, default)
         if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
             value = value[0].item()
-        if value is not None and not isinstance(value, bool | int | float | str):
-            raise self.refusal(word, value)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise self.refusal(word, value)
+        self.insist(word, value, value is None or isinstance(value, bool | int | float | str))
+        self.insist(word, value, not isinstance(value, float) or math.isfinite(value))
         return value
 
     def must(self, word: str) -> Value:
         """A number that has to be there."""
         value = self.get(word)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.refusal(word, value)
+        self.insist(word, value, isinstance(value, int | float) and not isinstance(value, bool))
         return value
 
     def count(self, word: str, default: int | None = None) -> int:
         """A whole number, which has to be there if there is no default."""
         value = self.get(word, default)
-        if type(value) is not int or value < 0:
-            raise self.refusal(word, value)
+        self.insist(word, value, type(value) is int and value >= 0)
         return value
 
-    def refusal(self, word: str, value: Value) -> Problem:
-        """No model can be built with this."""
-        return Problem(
-            "{file} says {key} = {value}, with which qkv can't build the model",
-            file=self.file,
-            key=f"{self.architecture}.{word}",
-            value=str(value)[:80],
-        )
+    def insist(self, word: str, value: Value, fits: bool) -> None:
+        """Refuse a value with which no model can be built."""
+        if not fits:
+            raise Problem(
+                "{file} says {key} = {value}, with which qkv can't build the model",
+                file=self.file,
+                key=f"{self.architecture}.{word}",
+                value=str(value)[:80],
+            )
 
 
 def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
@@ -169,8 +166,7 @@ def _gemma(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfC
     largest = layers == (46 if second else 62)  # of 27 billion parameters, which scales by another width
     window = settings.count("attention.sliding_window", 4096 if second else 0)
     every = settings.count("attention.sliding_window_pattern", 2 if second else 6)
-    if not every:
-        raise settings.refusal("attention.sliding_window_pattern", every)
+    settings.insist("attention.sliding_window_pattern", every, every > 0)
     slides = [bool(window and (i + 1) % every) for i in range(min(layers, MOST_LAYERS))]
     more = dict(
         query_pre_attn_scalar=theirs["hidden_size"] // theirs["num_attention_heads"] if largest else sizes["head_dim"],
@@ -205,8 +201,7 @@ def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> 
         ("attention.head_count_kv", sizes["num_key_value_heads"], theirs["num_attention_heads"]),
         ("attention.key_length", sizes["head_dim"], theirs["hidden_size"] // theirs["num_attention_heads"]),
     ):
-        if found != wanted:
-            raise settings.refusal(word, found)
+        settings.insist(word, found, found == wanted)
     turned = settings.count("rope.dimension_count", sizes["head_dim"])
     return _rotary(settings, pieces, turned) | dict(
         rotary_pct=_share(turned, sizes["head_dim"]),
@@ -219,18 +214,14 @@ def _deepseek(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> 
     """Latent attention and experts. V3 scores each expert by itself, V2 all of them by softmax."""
     heads, rank = settings.count("attention.head_count"), settings.count("attention.kv_lora_rank")
     turned, scored = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
-    if scored not in (SOFTMAX, SIGMOID):
-        raise settings.refusal("expert_gating_func", scored)
+    settings.insist("expert_gating_func", scored, scored in (SOFTMAX, SIGMOID))
     third, kept = scored == SIGMOID, settings.get("attention.head_count_kv", 1)
     keys, values = settings.count("attention.key_length"), settings.count("attention.value_length")
     if "attn_k_b" in pieces_of_a_layer(pieces):  # keys are kept as one latent, and these are its sizes
-        if (keys, values) != (rank + turned, rank):
-            raise settings.refusal("attention.key_length", keys)
+        settings.insist("attention.key_length", keys, (keys, values) == (rank + turned, rank))
         keys, values = settings.count("attention.key_length_mla"), settings.count("attention.value_length_mla")
-    if kept not in (1, heads):
-        raise settings.refusal("attention.head_count_kv", kept)
-    if keys <= turned:
-        raise settings.refusal("attention.key_length", keys)
+    settings.insist("attention.head_count_kv", kept, kept in (1, heads))
+    settings.insist("attention.key_length", keys, keys > turned)
     groups = settings.count("expert_group_count", 1) or 1
     more = dict(
         model_type="deepseek_v3" if third else "deepseek_v2",
@@ -269,21 +260,20 @@ def _heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
     """How many heads there are, and how wide they are."""
     heads = theirs["num_attention_heads"]
     kept = settings.get("attention.head_count_kv") or heads
-    if not all(type(n) is int and n > 0 for n in (heads, kept, theirs["hidden_size"])):
-        raise settings.refusal("attention.head_count", heads)
+    whole = all(type(n) is int and n > 0 for n in (heads, kept, theirs["hidden_size"]))
+    settings.insist("attention.head_count", heads, whole)
     width = settings.get("attention.key_length") or theirs["hidden_size"] // heads
-    if type(width) is not int:
-        raise settings.refusal("attention.key_length", width)
-    if (values := settings.get("attention.value_length", width)) != width:
-        raise settings.refusal("attention.value_length", values)
+    settings.insist("attention.key_length", width, type(width) is int)
+    values = settings.get("attention.value_length", width)
+    settings.insist("attention.value_length", values, values == width)
     return {"num_key_value_heads": kept, "head_dim": width}
 
 
 def _whole_heads(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
     """The same, and the angles, for what turns all of a head."""
     sizes = _heads(settings, theirs)
-    if (turned := settings.get("rope.dimension_count", sizes["head_dim"])) != sizes["head_dim"]:
-        raise settings.refusal("rope.dimension_count", turned)
+    turned = settings.get("rope.dimension_count", sizes["head_dim"])
+    settings.insist("rope.dimension_count", turned, turned == sizes["head_dim"])
     return sizes | _rotary(settings, pieces, turned)
 
 
@@ -320,8 +310,7 @@ def _experts(settings: GgufSettings, layout: Layout) -> HfConfig:
 def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig:
     """The base of the rotary angles and how they are scaled."""
     base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
-    if not isinstance(base, int | float) or not base > 0:
-        raise settings.refusal("rope.freq_base", base)
+    settings.insist("rope.freq_base", base, isinstance(base, int | float) and base > 0)
     base = float(base)
     theirs: HfConfig = {"rope_type": "default"}
     factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
@@ -343,8 +332,8 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
         for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
             if (value := settings.get(f"rope.scaling.{name}")) is not None:
                 theirs[word] = value
-    elif kind != "none":
-        raise settings.refusal("rope.scaling.type", kind)
+    else:
+        settings.insist("rope.scaling.type", kind, kind == "none")
     scaling = None if theirs["rope_type"] == "default" else theirs
     return {"rope_theta": base, "rope_scaling": scaling, "rope_parameters": {"rope_theta": base, **theirs}}
 
