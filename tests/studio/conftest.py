@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from qkv.studio.frames import unpack
+from tests.studio.unpacking import unpack
 
 
 class Client:

@@ -13,12 +13,13 @@ import torch
 import qkv
 from qkv.i18n import Problem
 from qkv.studio import openable, requests
-from qkv.studio.frames import ENVELOPE, unpack
+from qkv.studio.frames import ENVELOPE
 from qkv.studio.handlers import HANDLERS, Job
 from qkv.studio.loaded_models import LoadedModels, giving_way
 from qkv.studio.text_views import TextView, Unmade
 from qkv.studio.worker import Worker
 from qkv.tracing.record.streaming import Stopped
+from tests.studio.unpacking import unpack
 
 TEXT = "the cat sat on the mat"
 CLOSE = dict(rtol=0, atol=1e-5)
@@ -324,7 +325,6 @@ def test_an_empty_text_is_a_sentence(ask, name):
 
 def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
     """Made by tools/make_traces.py, perhaps on another processor: numbers may differ in their last digits."""
-    from qkv.studio.frames import unpack
     from qkv.studio.worker_client import shipped
 
     shown = {"model": openable.FIRST}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from qkv.i18n import LANGUAGES, Problem, quoted
-from qkv.studio.frames import unpack
 from qkv.studio.worker import told_of
 from qkv.tracing.views.traces import Trace
+from tests.studio.unpacking import unpack
 
 
 def said(error):

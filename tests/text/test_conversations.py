@@ -69,7 +69,7 @@ def test_an_answer_that_opens_a_chat_counts_too():
 def test_labels_are_the_answers_one_token_later():
     tokenizer = spoken()
     chats = Chats([CHAT, CHAT[:3]], tokenizer, most=500)
-    for x, y in [chats.batch(0, 3, 2), *chats.batches(2)]:
+    for x, y in [chats.batch(0, step, 2) for step in range(4)]:
         assert x.shape == y.shape
         for row, labels in zip(x.tolist(), y.tolist(), strict=True):
             counted = [token for token in labels if token != IGNORED]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,36 +22,16 @@ TYPES = {"float32": "f4", "uint8": "u1", "int32": "i4"}
 
 
 def frame(told: Fields, *arrays: np.ndarray) -> bytes:
-    """One frame.
+    r"""One frame.
 
     >>> import numpy as np
-    >>> unpack(frame({"kind": "tile"}, np.float32([[0.5, 1.0]])))
-    [({'kind': 'tile'}, [array([[0.5, 1. ]], dtype=float32)])]
+    >>> frame({"kind": "tile"}, np.uint8([[1, 2]]))
+    b'8\x00\x00\x00{"kind":"tile","buffers":[{"dtype":"u1","shape":[1,2]}]}\x01\x02'
     """
     buffers = [{"dtype": TYPES[array.dtype.name], "shape": list(array.shape)} for array in arrays]
     text = json.dumps(told | {"buffers": buffers}, ensure_ascii=False, separators=(",", ":")).encode()
     little = (array.astype(array.dtype.newbyteorder("<"), copy=False) for array in arrays)
     return b"".join([LENGTH.pack(len(text)), text, *(array.tobytes() for array in little)])
-
-
-def unpack(answer: bytes) -> list[tuple[Fields, list[np.ndarray]]]:
-    """All frames of an answer."""
-    return list(_frames(memoryview(answer)))
-
-
-def _frames(left: memoryview) -> Iterator[tuple[Fields, list[np.ndarray]]]:
-    import numpy as np
-
-    while left:
-        (size,) = LENGTH.unpack_from(left)
-        told = json.loads(bytes(left[LENGTH.size : LENGTH.size + size]))
-        left = left[LENGTH.size + size :]
-        arrays = []
-        for one in told.pop("buffers"):
-            array = np.zeros(one["shape"], "<" + one["dtype"])
-            arrays.append(np.frombuffer(left[: array.nbytes], array.dtype).reshape(array.shape))
-            left = left[array.nbytes :]
-        yield told, arrays
 
 
 def write_envelope(pipe: IO[bytes], ask: int, last: int, content: bytes) -> None:

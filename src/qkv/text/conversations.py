@@ -8,7 +8,7 @@ Legend: B batch, N tokens of the longest chat of a batch.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,10 +161,6 @@ class Chats:
     def batch(self, seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
         """Batch number `step`; steps run on from epoch to epoch."""
         return self._take(self.pools.batch(seed, step, batch))
-
-    def batches(self, batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Every row once, in order of length: for evaluation."""
-        return map(self._take, self.pools.in_order(batch))
 
     def _take(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         rows = [self.rows[i] for i in chosen]
