@@ -266,11 +266,8 @@ class _TokenizerFiles:
 
     def frame(self, library: Library, roles: dict[str, str]) -> None:
         """Settings that say outright whether a text begins with bos and ends with eos."""
-        asked = {role: self.tokenizer.get(f"add_{role}_token") for role in ("bos", "eos")}
-        if any(value is True for value in asked.values()):
-            imported_tokenizers.frame(
-                library, *(roles.get(role) if asked[role] is True else None for role in ("bos", "eos"))
-            )
+        asked = (self.tokenizer.get(f"add_{role}_token") is True and roles.get(role) for role in ("bos", "eos"))
+        imported_tokenizers.frame(library, *(name or None for name in asked))
 
     def complete(self, made: Tokenizer) -> None:
         """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
