@@ -192,10 +192,7 @@ def best(folder: Path) -> Path:
 
 def newest(folder: Path) -> Path | None:
     """The newest checkpoint that is whole; half-written and damaged ones are passed over."""
-    for place in reversed(checkpoints(folder)):
-        if check(place) is None:
-            return place
-    return None
+    return next((place for place in reversed(checkpoints(folder)) if check(place) is None), None)
 
 
 def check(place: Path) -> Problem | None:
@@ -296,11 +293,9 @@ def changed(place: Path, name: str, state: State) -> Problem | None:
             found=size,
             known=known["bytes"],
         )
-    return (
-        Problem("{file} is not what was written: its content changed", file=file)
-        if fingerprint(file)["sha256"] != known["sha256"]
-        else None
-    )
+    if fingerprint(file)["sha256"] != known["sha256"]:
+        return Problem("{file} is not what was written: its content changed", file=file)
+    return None
 
 
 def fingerprint(path: Path) -> FileRecord:

@@ -44,17 +44,17 @@ def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> 
 def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text as a classifier reads them."""
     refuse_others(model)
-    ids = tokenizer.frame(tokenizer.encode(text))
+    tokens = tokenizer.encode(text)
+    ids = tokenizer.frame(tokens)
     if not text.strip() or not ids:
         raise Problem("the text is empty: there is nothing to tell a label by")
-    if all_unknown(tokenizer, text):
+    unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
+    if tokens and unknown == len(tokens):  # it sees nothing but that something is there
         raise Problem(
             "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
             "was taught this language",
             text=repr(text[:40]),
         )
-    tokens = tokenizer.encode(text)
-    unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
     if 3 * unknown > len(tokens):
         warnings.warn(
             Notice(
@@ -72,12 +72,6 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
             context=model.config.context,
         )
     return ids
-
-
-def all_unknown(tokenizer: Tokenizer, text: str) -> bool:
-    """Does a tokenizer see nothing in a text but that something is there?"""
-    ids = tokenizer.encode(text)
-    return tokenizer.unk is not None and bool(ids) and all(i == tokenizer.unk for i in ids)
 
 
 def tells_apart(model: object) -> TypeGuard[Transformer]:
