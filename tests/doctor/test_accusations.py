@@ -354,3 +354,23 @@ def test_a_table_is_looked_at_beside_the_words_that_it_is_added_to():
         source = parse(code)
         report = check(source.load("PositionalEncoding"), source=source, name="PositionalEncoding")
         assert [each.id for each in report.findings] == expected and report.verdict != "partly", report
+
+
+SIZED = """
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, {name}):
+        super().__init__()
+        self.factor = {name} ** 0.5
+
+    def forward(self, q, k, v):
+        return (q @ k.transpose(-2, -1) / self.factor).softmax(-1) @ v
+"""
+
+
+def test_a_size_without_a_known_name_is_the_callers():
+    for name in ("d_attention", "d_model"):
+        source = parse(SIZED.replace("{name}", name))
+        report = check(source.load("Attention"), source=source, name="Attention")
+        assert not report.findings, (name, report)

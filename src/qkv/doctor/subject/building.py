@@ -197,12 +197,15 @@ def _attempts(
                         if word:
                             chosen.setdefault(word, given)
                 for filling in itertools.islice(_fillings(open_, "width" in chosen, sizes), 30):
-                    yield scope, {**arguments, **dict(zip(open_, filling, strict=True))}, chosen
+                    filled = dict(zip(open_, filling, strict=True))
+                    unnamed = {f"unknown {name}": one for name, one in filled.items()}
+                    yield scope, {**arguments, **filled}, {**chosen, **unnamed}
     # Names lie: every integer as a width, a number of heads, a head's width
     required_ = [p.name for p in parameters if p.default is p.empty]
     if 0 < len(required_) <= 4:
         for filling in _fillings(required_, False, sizes, ()):
-            yield {}, dict(zip(required_, filling, strict=True)), {}
+            filled = dict(zip(required_, filling, strict=True))
+            yield {}, filled, {f"unknown {name}": one for name, one in filled.items()}
         for one in required_:  # or one of them is a configuration, whatever it is called
             given = {p.name: _guess(target, p, sizes, space, "lenient") for p in parameters if p.name in required_}
             yield {}, {**given, one: ConfigStub(sizes, None, True)}, {}
