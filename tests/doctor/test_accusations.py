@@ -374,3 +374,30 @@ def test_a_size_without_a_known_name_is_the_callers():
         source = parse(SIZED.replace("{name}", name))
         report = check(source.load("Attention"), source=source, name="Attention")
         assert not report.findings, (name, report)
+
+
+UPSIDE_DOWN = """
+import torch
+from torch import nn
+
+class CausalAttention(nn.Module):
+    def __init__(self, width, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        mask = ~torch.triu(torch.ones_like(scores, dtype=torch.bool))
+        scores[mask] = -float("inf")
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+
+
+def test_vectors_that_see_themselves_alone_are_no_attention():
+    source = parse(UPSIDE_DOWN)
+    report = check(source.load("CausalAttention"), source=source, name="CausalAttention")
+    ids = [each.id for each in report.findings]
+    assert ids[0] == "M12" and not {"S1", "P4"} & {*ids}, report

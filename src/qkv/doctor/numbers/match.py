@@ -116,8 +116,13 @@ class Matcher:
         for theirs, size in zip(self.contexts, self.sizes, strict=True):
             if mine.shape == theirs.shape and not abs(mine.flat[-1] - theirs.flat[-1]) > self.tolerance * size:
                 error, place = self._nearest(mine)
-                return (error, place) if error < self.tolerance else None
+                return (error, place) if error < self.tolerance and self._mixed(guess, place) else None
         return None
+
+    def _mixed(self, guess: Guess, place: int) -> bool:
+        """Whether a context is anything but the values: what a projection gives, seen by itself alone, is that again."""
+        context = self.contexts[place]
+        return context.shape != guess.v.shape or relative_error(guess.v, context, self.sizes[place]) > 1e-3
 
     def error(self, guess: Guess, form: AttentionForm) -> tuple[float, int]:
         """The largest difference, relative to the largest number, and with which context."""
