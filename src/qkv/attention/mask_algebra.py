@@ -8,8 +8,9 @@ B batch, H heads, N queries, M keys. Works on NumPy arrays without importing tor
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Span = slice | Sequence[int] | None
 A = TypeVar("A", np.ndarray, "torch.Tensor")
+JOINS: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_}
 
 
 @dataclass(frozen=True)
@@ -269,6 +271,12 @@ class Several(Mask):
         self.rules = rules
         self.batched, self.headed = any(r.batched for r in rules), any(r.headed for r in rules)
 
+    def allows(self, cells: Cells[A]) -> A:
+        allowed = self.rules[0].allows(cells)
+        for rule in self.rules[1:]:
+            allowed = JOINS[self.sign](allowed, rule.allows(cells))
+        return allowed
+
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         for rule in self.rules:
             rule.check(batch, heads, n, m)
@@ -294,12 +302,6 @@ class Several(Mask):
 class And(Several):
     sign = "&"
 
-    def allows(self, cells: Cells[A]) -> A:
-        allowed = self.rules[0].allows(cells)
-        for rule in self.rules[1:]:
-            allowed = allowed & rule.allows(cells)
-        return allowed
-
     def terms(self) -> tuple[Mask, ...]:
         return self.rules
 
@@ -309,12 +311,6 @@ class And(Several):
 
 class Or(Several):
     sign = "|"
-
-    def allows(self, cells: Cells[A]) -> A:
-        allowed = self.rules[0].allows(cells)
-        for rule in self.rules[1:]:
-            allowed = allowed | rule.allows(cells)
-        return allowed
 
 
 class Not(Mask):

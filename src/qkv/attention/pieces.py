@@ -7,6 +7,7 @@ follows a short list of rectangles, each either full, or a causal square, or a s
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -116,9 +117,11 @@ def work(pieces: list[Rectangle], batch: int) -> int:
 
 def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, dropout: float) -> Tensor:
     """Each piece through SDPA, put together again: (B, H, N, D)."""
-    n, shift = q.shape[2], k.shape[2] - q.shape[2]
+    n, m = q.shape[2], k.shape[2]
     if len(pieces) == 1:
-        return _piece(q, k, v, pieces[0], shift, scale, dropout)
+        low, high = pieces[0].cols
+        keys, values = (k, v) if (low, high) == (0, m) else (k[:, :, low:high], v[:, :, low:high])
+        return _attend(q, keys, values, pieces[0], m - n, scale, dropout)
     items = [None] if pieces[0].item is None else list(range(q.shape[0]))
     # One split for the batch, and for bands one split for the blocks: their backward writes each gradient once,
     # where slicing would write a whole tensor of zeros per piece.
@@ -128,40 +131,31 @@ def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, 
         own = [p for p in pieces if p.item == item]
         i = item or 0
         rows = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad) and len(own) > 4
-        cut_k, cut_v = (_Blocks(ks[i]), _Blocks(vs[i])) if rows else (None, None)
+        take_k, take_v = (_taker(t[i], in_blocks=rows) for t in (ks, vs))
         parts = []
         for piece, part in zip(own, qs[i].split([p.rows[1] - p.rows[0] for p in own], dim=2), strict=True):
-            if cut_k is not None and cut_v is not None:
-                low, high = piece.cols
-                keys, values = cut_k.take(low, high), cut_v.take(low, high)
-            else:
-                keys, values = (t[i][:, :, piece.cols[0] : piece.cols[1]] for t in (ks, vs))
-            parts.append(_attend(part, keys, values, piece, shift, scale, dropout))
+            parts.append(_attend(part, take_k(*piece.cols), take_v(*piece.cols), piece, m - n, scale, dropout))
         outputs.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
         assert outputs[-1].shape[2] == n
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-class _Blocks:
-    """A (B, G, M, D) tensor cut once into blocks of CHUNK, from which any run can be taken."""
+def _taker(whole: Tensor, in_blocks: bool) -> Callable[[int, int], Tensor]:
+    """Any run of a (B, G, M, D) tensor; `in_blocks` it is cut once into blocks of CHUNK, from which runs are taken."""
+    if not in_blocks:
+        return lambda low, high: whole[:, :, low:high]
+    blocks = whole.split(CHUNK, dim=2)
 
-    def __init__(self, whole: Tensor) -> None:
-        self.blocks = whole.split(CHUNK, dim=2)
-
-    def take(self, low: int, high: int) -> Tensor:
+    def take(low: int, high: int) -> Tensor:
         if high <= low:
-            return self.blocks[0][:, :, :0]
+            return blocks[0][:, :, :0]
         first, last = low // CHUNK, (high - 1) // CHUNK
-        run = list(self.blocks[first : last + 1])
+        run = list(blocks[first : last + 1])
         run[-1] = run[-1][:, :, : high - last * CHUNK]
         run[0] = run[0][:, :, low - first * CHUNK :]
         return run[0] if len(run) == 1 else torch.cat(run, dim=2)
 
-
-def _piece(q: Tensor, k: Tensor, v: Tensor, piece: Rectangle, shift: int, scale: float, dropout: float) -> Tensor:
-    low, high = piece.cols
-    keys, values = (k, v) if (low, high) == (0, k.shape[2]) else (k[:, :, low:high], v[:, :, low:high])
-    return _attend(q, keys, values, piece, shift, scale, dropout)
+    return take
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Rectangle, shift: int, scale: float, dropout: float) -> Tensor:

@@ -5,7 +5,6 @@ B batch, H heads, N queries, M keys. Works on NumPy arrays without importing tor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -64,19 +63,11 @@ class Padding(Mask):
         )
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        entries = len(self.table)
-        if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
-            raise Problem(
-                "{what} was given for {given} items but the batch has {batch}: give one entry per item",
-                what="padding",
-                given=entries,
-                batch=batch,
-            )
+        _check_entries("padding", len(self.table), batch)
         if self.real is not None and self.real.shape[1] != m:
-            shape = tuple(self.real.shape)
             raise Problem(
                 "mask is {shape} but keys are {keys}: give one True/False per key; True = may attend",
-                shape=shape,
+                shape=tuple(self.real.shape),
                 keys=(batch, m),
             )
 
@@ -111,13 +102,7 @@ class Prefix(Mask):
         return (cells.col < cells.own(self.n)[stretch(cells.b, len(self.n))]) | (cells.col <= cells.row)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        if len(self.n) != 1 and len(self.n) != batch:
-            raise Problem(
-                "{what} was given for {given} items but the batch has {batch}: give one entry per item",
-                what="prefix",
-                given=len(self.n),
-                batch=batch,
-            )
+        _check_entries("prefix", len(self.n), batch)
 
     def size(self) -> tuple[int, int, int, int]:
         return len(self.n), 1, 8, 8
@@ -139,10 +124,9 @@ class Documents(Mask):
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         if (len(self.ids) != 1 and len(self.ids) != batch) or self.ids.shape[1] < m:
-            shape = tuple(self.ids.shape)
             raise Problem(
                 "document ids are {shape} but keys are {keys}: give one document number per key",
-                shape=shape,
+                shape=tuple(self.ids.shape),
                 keys=(batch, m),
             )
 
@@ -187,12 +171,13 @@ class Dense(Mask):
         return allowed[tuple(stretch(index, size) for index, size in indices)]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        for has, size in zip(self.allowed.shape, (batch, heads, n, m), strict=True):
+        shape = tuple(self.allowed.shape)
+        for has, size in zip(shape, (batch, heads, n, m), strict=True):
             if has != 1 and has != size:
                 raise Problem(
                     "mask is {shape} but scores are {scores} (batch, heads, queries, keys): give (N, M), (B, N, M) or (B, "
                     "H, N, M); for one True/False per key use masks.padding(mask); True = may attend",
-                    shape=_short(self.allowed.shape),
+                    shape=shape[2:] if shape[:2] == (1, 1) else shape,
                     scores=(batch, heads, n, m),
                 )
 
@@ -203,6 +188,11 @@ class Dense(Mask):
         return f"dense({'×'.join(map(str, self.allowed.shape))}, {float(numpy_of(self.allowed).mean()):.0%} allowed)"
 
 
-def _short(shape: Sequence[int]) -> tuple[int, ...]:
-    sizes = tuple(shape)
-    return sizes[2:] if sizes[:2] == (1, 1) else sizes
+def _check_entries(what: str, entries: int, batch: int) -> None:
+    if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
+        raise Problem(
+            "{what} was given for {given} items but the batch has {batch}: give one entry per item",
+            what=what,
+            given=entries,
+            batch=batch,
+        )
