@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, overload
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,8 @@ from .shapes import check_shapes
 
 Kernel = Literal["auto", "plain", "sdpa"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
+T = TypeVar("T")
+MaskLike = masks.Mask | Tensor | None
 
 
 class NotFinite(Problem):
@@ -48,59 +50,35 @@ _recorders: list[tuple[Callable[[Any], None], int]] = []  # who hears, and in wh
 _edits: list[_Edit] = []  # of every thread
 
 
+class Options(TypedDict, total=False):
+    """What `attend` takes beside q, k, v, the mask and `weights`."""
+
+    scale: float | None
+    bias: Tensor | None
+    dropout: float
+    softcap: float | None
+    sinks: Tensor | None
+    kernel: Kernel
+    name: str | None
+
+
 @overload
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: masks.Mask | Tensor | None = None,
-    *,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-    weights: Literal[False] = False,
-    kernel: Kernel = "auto",
-    name: str | None = None,
+    q: Tensor, k: Tensor, v: Tensor, mask: MaskLike = None, *, weights: Literal[False] = False, **more: Unpack[Options]
 ) -> Tensor: ...
 @overload
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: masks.Mask | Tensor | None = None,
-    *,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-    weights: Literal[True],
-    kernel: Kernel = "auto",
-    name: str | None = None,
+    q: Tensor, k: Tensor, v: Tensor, mask: MaskLike = None, *, weights: Literal[True], **more: Unpack[Options]
 ) -> tuple[Tensor, Tensor]: ...
 @overload
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: masks.Mask | Tensor | None = None,
-    *,
-    scale: float | None = None,
-    bias: Tensor | None = None,
-    dropout: float = 0.0,
-    softcap: float | None = None,
-    sinks: Tensor | None = None,
-    weights: bool = False,
-    kernel: Kernel = "auto",
-    name: str | None = None,
+    q: Tensor, k: Tensor, v: Tensor, mask: MaskLike = None, *, weights: bool = False, **more: Unpack[Options]
 ) -> Tensor | tuple[Tensor, Tensor]: ...
 def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: masks.Mask | Tensor | None = None,
+    mask: MaskLike = None,
     *,
     scale: float | None = None,
     bias: Tensor | None = None,
@@ -163,7 +141,7 @@ def explain(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: masks.Mask | Tensor | None = None,
+    mask: MaskLike = None,
     *,
     weights: bool = False,
     kernel: Kernel = "auto",
@@ -176,10 +154,9 @@ def explain(
     'sdpa on 8 pieces: window(128, 0) leaves 23 % of the 1024×1024 scores to compute.'
     """
     options.pop("dropout", None)
-    names = ("scale", "bias", "softcap", "sinks", "name")
-    if wrong := sorted(set(options) - set(names)):
+    if wrong := sorted(set(options) - {"scale", "bias", "softcap", "sinks", "name"}):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of attend")
-    call = _call(q, k, v, mask, *(options.get(name) for name in names))
+    call = _call(q, k, v, mask, **options)
     chosen, _, reason = _choose_kernel(call, weights, kernel)
     return say("{kernel} {why}.", kernel=chosen, why=reason())
 
@@ -208,13 +185,18 @@ def listening(hear: Callable[[Any], None]) -> Iterator[None]:
     ...     _ = attend(q, q, q, name="decoder.0")
     <Call decoder.0: q (1, 1, 2, 4), k (1, 1, 2, 4), mask full()>
     """
-    listener = (hear, threading.get_ident())
-    _recorders.append(listener)
+    with installed(_recorders, (hear, threading.get_ident())):
+        yield
+
+
+@contextmanager
+def installed(among: list[T], one: T) -> Iterator[None]:
+    """Inside the block, `among` has one more; it is taken out by identity, since an outer one may be equal."""
+    among.append(one)
     try:
         yield
     finally:
-        # by identity: an outer listener must not be taken for an inner one that hears the same
-        _recorders[:] = [kept for kept in _recorders if kept is not listener]
+        among[:] = [kept for kept in among if kept is not one]
 
 
 @contextmanager
@@ -253,15 +235,11 @@ def replace_weights(
     ...     attend(q, q, q)[0, :, 0, 0].tolist()
     [1.0, 0.0]
     """
-    edit = _Edit(change, name, None if heads is None else tuple(heads), with_call)
-    _edits.append(edit)
-    try:
+    with installed(_edits, _Edit(change, name, None if heads is None else tuple(heads), with_call)):
         yield
-    finally:
-        _edits[:] = [kept for kept in _edits if kept is not edit]
 
 
-def _straight(q: Tensor, k: Tensor, v: Tensor, mask: masks.Mask | Tensor | None) -> bool | None:
+def _straight(q: Tensor, k: Tensor, v: Tensor, mask: MaskLike) -> bool | None:
     """Is this a call that SDPA knows as it is, and then with its causal mask or without? None: no, or not surely."""
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or q.ndim != 4 or k.ndim != 4:
         return None
@@ -281,12 +259,12 @@ def _call(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: masks.Mask | Tensor | None,
-    scale: float | Tensor | None,
-    bias: Tensor | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-    name: str | None,
+    mask: MaskLike,
+    scale: float | Tensor | None = None,
+    bias: Tensor | None = None,
+    softcap: float | None = None,
+    sinks: Tensor | None = None,
+    name: str | None = None,
 ) -> Call:
     for what, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
@@ -367,18 +345,12 @@ def _choose_kernel(
     share = pieces.work(parts, batch) / (batch * n * m)
     if share > 0.8:
         return "sdpa", None, written_out
-    return (
-        "sdpa",
-        parts,
-        lambda: Message(
-            "on {pieces} pieces: {mask} leaves {share} % of the {n}×{m} scores to compute",
-            pieces=len(parts),
-            mask=repr(call.mask),
-            share=f"{100 * share:.0f}",
-            n=n,
-            m=m,
-        ),
-    )
+
+    def in_pieces() -> Message:
+        numbers = dict(pieces=len(parts), mask=repr(call.mask), share=f"{100 * share:.0f}", n=n, m=m)
+        return Message("on {pieces} pieces: {mask} leaves {share} % of the {n}×{m} scores to compute", **numbers)
+
+    return "sdpa", parts, in_pieces
 
 
 def _at_once(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
@@ -447,15 +419,20 @@ def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:
     """NaN comes out only if NaN (or infinity) went in: say where it is."""
     if math.isfinite(sum(_glance(tensor.detach()) for tensor in looked_at)):
         return
-    for what, tensor in (("q", call.q), ("k", call.k), ("v", call.v), ("bias", call.bias), ("sinks", call.sinks)):
+    name_not_finite(call, ("q", "k", "v", "bias", "sinks"))
+
+
+def name_not_finite(call: Any, names: Sequence[str]) -> None:
+    """Refuse a call, of an attention or of what stands in its place, if one of these tensors isn't finite."""
+    for what in names:
+        tensor = getattr(call, what)
         if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
             place = tuple(bad.nonzero()[0].tolist())
             if what != "bias" or torch.isnan(tensor[place]):
-                value = tensor[place].item()
                 raise NotFinite(
                     "{what} holds {value} at {place} of {shape}: attention needs finite numbers",
                     what=what,
-                    value=value,
+                    value=tensor[place].item(),
                     place=place,
                     shape=tuple(tensor.shape),
                 )

@@ -15,7 +15,7 @@ from typing import Literal, TypedDict, Unpack, get_args
 import torch
 from torch import Tensor
 
-from ..attention.dispatch import NotFinite, edited, tell
+from ..attention.dispatch import NotFinite, edited, name_not_finite, tell
 from ..i18n import Message, Problem, say, unknown
 from . import forms
 from .calls import Mixing
@@ -94,8 +94,7 @@ def explain(
     """
     if wrong := sorted(set(options) - set(Options.__annotations__)):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of mix")
-    state, keep, documents = options.get("state"), options.get("keep"), options.get("documents")
-    call = _call(q, k, v, decay, write, state, keep, documents, options.get("scale"), options.get("name"))
+    call = _call(q, k, v, decay, write, **options)
     chosen, _, reason = _choose_form(call, form, chunk)
     return say("{form}: {why}.", form=chosen, why=reason)
 
@@ -107,26 +106,17 @@ def _choose_form(call: Mixing, form: Form, chunk: int | None) -> tuple[Form, int
     if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
         raise Problem("chunk is {chunk}: give a whole number of tokens, 1 or more", chunk=repr(chunk))
     n, size = call.v.shape[2], forms.CHUNK if chunk is None else chunk
-    if form == "recurrent" or (form == "auto" and n == 1):
-        if n == 1:
-            return "recurrent", size, Message("one token, which costs the same after any text")
+    if n == 1 and form in ("recurrent", "auto"):
+        return "recurrent", size, Message("one token, which costs the same after any text")
+    if form == "recurrent":
         return "recurrent", size, Message("it was asked for: {n} tokens one after the other", n=n)
-    if form == "parallel" or n <= size:
-        if n <= size:
-            return "parallel", max(n, 1), Message("{n} tokens fit into one chunk of {size}", n=n, size=size)
+    if n <= size:
+        return "parallel", max(n, 1), Message("{n} tokens fit into one chunk of {size}", n=n, size=size)
+    if form == "parallel":
         return "parallel", max(n, 1), Message("it was asked for: one table of {n}×{n} per head", n=n)
-    width = "×".join(map(str, (call.k.shape[3], call.v.shape[3])))
-    return (
-        "chunkwise",
-        size,
-        Message(
-            "{n} tokens in {count} chunks of {size}, a state of {width} per head between them",
-            n=n,
-            count=-(-n // size),
-            size=size,
-            width=width,
-        ),
-    )
+    numbers = dict(n=n, count=-(-n // size), size=size, width=f"{call.k.shape[3]}×{call.v.shape[3]}")
+    why = Message("{n} tokens in {count} chunks of {size}, a state of {width} per head between them", **numbers)
+    return "chunkwise", size, why
 
 
 def _call(
@@ -135,11 +125,11 @@ def _call(
     v: Tensor,
     decay: Tensor,
     write: Tensor | None,
-    state: Tensor | None,
-    keep: Tensor | None,
-    documents: Tensor | None,
-    scale: float | Tensor | None,
-    name: str | None,
+    state: Tensor | None = None,
+    keep: Tensor | None = None,
+    documents: Tensor | None = None,
+    scale: float | Tensor | None = None,
+    name: str | None = None,
 ) -> Mixing:
     for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):
         if tensor is not None and (not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point):
@@ -249,17 +239,7 @@ def _refuse_nan(call: Mixing, output: Tensor, state: Tensor) -> None:
     """NaN comes out if it went in, or if the delta rule overshot: say which."""
     if math.isfinite(float(output.detach().sum()) + float(state.detach().sum())):
         return
-    for what in ("q", "k", "v", "write", "state"):
-        tensor = getattr(call, what)
-        if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
-            place = tuple(bad.nonzero()[0].tolist())
-            raise NotFinite(
-                "{what} holds {value} at {place} of {shape}: attention needs finite numbers",
-                what=what,
-                value=tensor[place].item(),
-                place=place,
-                shape=tuple(tensor.shape),
-            )
+    name_not_finite(call, ("q", "k", "v", "write", "state"))
     if call.write is not None and not bool(torch.isfinite(state).all()):
         longest = float(call.write.detach().amax() * call.k.detach().square().sum(-1).amax())
         raise NotFinite(

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..attention.dispatch import installed
 from .config import Config
 from .feed_forward import FeedForward
 from .mixture import Experts
@@ -104,12 +105,8 @@ def record_routing() -> Iterator[list[Routing]]:
     ('decoder.0', torch.Size([1, 3, 2]))
     """
     heard: list[Routing] = []
-    listener = (heard, threading.get_ident())
-    _listeners.append(listener)
-    try:
+    with installed(_listeners, (heard, threading.get_ident())):
         yield heard
-    finally:
-        _listeners[:] = [kept for kept in _listeners if kept is not listener]
 
 
 class MixtureOfExperts(nn.Module):
