@@ -85,7 +85,7 @@ class KVCache:
                 cache=tuple(self.k.shape),
             )
         if not torch.compiler.is_compiling():
-            _check_counts(self._expected, n)
+            check_counts(self._expected, n)
             held = int(self.lengths.max()) if self.static else self.longest
             if held + n > self.capacity:
                 raise Problem(
@@ -197,7 +197,7 @@ class WindowCache:
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values (B, G, N, D); gives what the new tokens may see, old keys still among it."""
         n, device = k.shape[2], k.device
-        _check_counts(self._expected, n)
+        check_counts(self._expected, n)
         after = self.lengths + (n if self._expected is None else self._expected)
         fresh = self.lengths[:, None] + torch.arange(n, device=device)  # (B, N)
         self.keys_at = torch.cat([self._kept(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
@@ -236,7 +236,8 @@ class WindowCache:
 Cache = KVCache | WindowCache
 
 
-def _check_counts(counts: Tensor | None, n: int) -> None:
+def check_counts(counts: Tensor | None, n: int) -> None:
+    """Refuse an expectation that n new tokens can't meet."""
     if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
         raise Problem(
             "the cache was told to expect {counts} tokens, but {n} came: give 0 … {n} per item",

@@ -28,7 +28,7 @@ POSITIONS: dict[PositionKind, Callable[[int, int], nn.Module]] = {
     "alibi": lambda n_head, head_width: ALiBi(n_head),
     "relative": lambda n_head, head_width: Relative(n_head),
 }
-NORMS: dict[str, Callable[[int], nn.Module]] = {
+NORMS: dict[str, Callable[..., nn.Module]] = {  # of a width, and an eps
     "rms": RMSNorm,
     "rms-centred": CentredRMSNorm,
     "layer": nn.LayerNorm,
@@ -113,8 +113,7 @@ class MultiHeadAttention(nn.Module):
                 n_head=n_head,
                 n_kv_head=n_kv_head,
             )
-        if head_width is None:
-            head_width = shapes.head_width(width, n_head)
+        head_width = shapes.head_width(width, n_head) if head_width is None else head_width
         if bias not in (True, False, "qkv", "out"):
             raise Problem("bias is {bias!r}: give True, False, 'qkv' (none on the output) or 'out'", bias=bias)
         read, written = bias in (True, "qkv"), bias in (True, "out")
@@ -260,21 +259,17 @@ class MultiHeadAttention(nn.Module):
             q, k, v = made.split([part.out_features for part in three], -1)
         else:
             q, k, v = (part(x) for part in three)
-        heads = self.n_kv_head
-        return (
-            self._split(q, self.n_head, self.q_norm),  # (B, H, N, D)
-            self._split(k, heads, self.k_norm),  # (B, G, N, D)
-            self._split(v, heads),
-        )
+        # (B, H, N, D), and twice (B, G, N, D)
+        return self._split(q, self.n_head, self.q_norm), *self._split_keys_values(k, v)
 
     def _from_memory(self, memory: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         check_input("memory", memory, self.memory_width)
         if cache is None:
-            return self._keys_values(memory)
+            return self._split_keys_values(self.k(memory), self.v(memory))  # (B, G, M, D) both
         if not isinstance(cache, KVCache):
             raise Problem("a memory is seen whole: cross-attention needs a KVCache, not one that forgets")
         if cache.memory is None:
-            cache.append(*self._keys_values(memory))
+            cache.append(*self._split_keys_values(self.k(memory), self.v(memory)))
             cache.memory = memory.shape[1]
         if cache.memory != memory.shape[1]:
             raise Problem(
@@ -284,9 +279,8 @@ class MultiHeadAttention(nn.Module):
             )
         return cache.k[:, :, : cache.memory].to(memory.dtype), cache.v[:, :, : cache.memory].to(memory.dtype)
 
-    def _keys_values(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        k = self._split(self.k(source), self.n_kv_head, self.k_norm)  # (B, G, M, D)
-        return k, self._split(self.v(source), self.n_kv_head)
+    def _split_keys_values(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self._split(k, self.n_kv_head, self.k_norm), self._split(v, self.n_kv_head)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -314,14 +308,13 @@ class MultiHeadAttention(nn.Module):
             matrices: Any = module.in_proj_weight.chunk(3)
         else:
             matrices = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+        biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias) if biased else ()
         with torch.no_grad():
-            for i, projection in enumerate((ours.q, ours.k, ours.v)):
-                projection.weight.copy_(matrices[i])
-                if biased:
-                    projection.bias.copy_(module.in_proj_bias.chunk(3)[i])
-            ours.out.weight.copy_(module.out_proj.weight)
-            if biased:
-                ours.out.bias.copy_(module.out_proj.bias)
+            parts = (ours.q, ours.k, ours.v, ours.out)
+            for part, matrix in zip(parts, (*matrices, module.out_proj.weight), strict=True):
+                part.weight.copy_(matrix)
+            for part, bias in zip(parts, biases, strict=False):
+                part.bias.copy_(bias)
         return ours
 
     def to_torch(self) -> nn.MultiheadAttention:
@@ -346,9 +339,8 @@ class MultiHeadAttention(nn.Module):
             if theirs._qkv_same_embed_dim:
                 theirs.in_proj_weight.copy_(torch.cat([self.q.weight, self.k.weight, self.v.weight]))
             else:
-                theirs.q_proj_weight.copy_(self.q.weight)
-                theirs.k_proj_weight.copy_(self.k.weight)
-                theirs.v_proj_weight.copy_(self.v.weight)
+                for name in "qkv":
+                    getattr(theirs, f"{name}_proj_weight").copy_(getattr(self, name).weight)
             theirs.out_proj.weight.copy_(self.out.weight)
             if biased:
                 theirs.in_proj_bias.copy_(torch.cat([self.q.bias, self.k.bias, self.v.bias]))

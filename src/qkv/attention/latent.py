@@ -53,13 +53,8 @@ class LatentAttention(nn.Module):
         super().__init__()
         check_sizes(width=width, n_head=n_head, rank=rank, head_width=head_width, rope_width=rope_width)
         check_sizes(value_width=value_width, q_rank=q_rank)
-        self.width, self.n_head, self.rank, self.head_width, self.rope_width = (
-            width,
-            n_head,
-            rank,
-            head_width,
-            rope_width,
-        )
+        self.width, self.n_head, self.rank = width, n_head, rank
+        self.head_width, self.rope_width = head_width, rope_width
         self.value_width = head_width if value_width is None else value_width
         self.scale = (head_width + rope_width) ** -0.5 if scale is None else scale
         self.dropout, self.name = dropout, name

@@ -19,11 +19,9 @@ from torch import Tensor, nn
 from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
-from ..i18n import Problem
 from .convolution import CausalConvolution, convolve
-from .dispatch import mix
 from .hf_weights import take_weights, unwoven
-from .state_cache import StateCache, Storage, tokens
+from .state_cache import StateCache, Storage, check_groups, mix_from, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -66,12 +64,7 @@ class GatedDelta(nn.Module):
         check_sizes(width=width, n_head=n_head, n_key_head=n_key_head, head_width=head_width)
         check_sizes(key_width=key_width, taps=taps)
         groups = n_head if n_key_head is None else n_key_head
-        if n_head % groups:
-            raise Problem(
-                "{heads} heads don't divide over {groups} groups: the first must be a multiple",
-                heads=n_head,
-                groups=groups,
-            )
+        check_groups(n_head, groups)
         head_width = shapes.head_width(width, n_head) if head_width is None else head_width
         key_width = head_width if key_width is None else key_width
         self.width, self.n_head, self.groups, self.name = width, n_head, groups, name
@@ -112,19 +105,8 @@ class GatedDelta(nn.Module):
         q, k = (unit(t.unflatten(-1, (self.groups, -1))).transpose(1, 2) for t in (q, k))  # (B, G, N, D)
         v = v.unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, P)
         write, step = self.rates(x).transpose(1, 2).chunk(2, 1)  # (B, H, N)
-        y, state = mix(
-            q,
-            k,
-            v,
-            F.softplus(step + self.step_bias[:, None]) * -self.rate.exp()[:, None],
-            write=write.sigmoid(),
-            state=None if cache is None else cache.state,
-            keep=keep,
-            documents=documents,
-            name=self.name,
-        )
-        if cache is not None:
-            cache.advance(state, before, keep)
+        decay, write = F.softplus(step + self.step_bias[:, None]) * -self.rate.exp()[:, None], write.sigmoid()
+        y = mix_from(cache, before, q, k, v, decay, write=write, keep=keep, documents=documents, name=self.name)
         y = self.norm(y.transpose(1, 2)).flatten(2)  # (B, N, H·P)
         return self.out(y * F.silu(self.gate(x)))
 

@@ -18,11 +18,9 @@ from torch import Tensor, nn
 
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
-from ..i18n import Problem
 from .convolution import CausalConvolution, convolve
-from .dispatch import mix
 from .hf_weights import take_weights
-from .state_cache import StateCache, Storage, tokens
+from .state_cache import StateCache, Storage, check_groups, mix_from, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -68,12 +66,7 @@ class Mamba2(nn.Module):
         super().__init__()
         check_sizes(width=width, n_head=n_head, head_width=head_width, key_width=key_width, groups=groups, taps=taps)
         n_head = max(2 * width // head_width, 1) if n_head is None else n_head
-        if n_head % groups:
-            raise Problem(
-                "{heads} heads don't divide over {groups} groups: the first must be a multiple",
-                heads=n_head,
-                groups=groups,
-            )
+        check_groups(n_head, groups)
         self.width, self.n_head, self.head_width, self.key_width = width, n_head, head_width, key_width
         self.groups, self.limits, self.name = groups, limits, name
         inner, shared = n_head * head_width, groups * key_width
@@ -116,19 +109,8 @@ class Mamba2(nn.Module):
         if self.limits != (0.0, math.inf):
             step = step.clamp(*self.limits)
         decay = step * -self.rate.exp()[:, None]
-        y, state = mix(
-            q,
-            k,
-            v * step[..., None],
-            decay,
-            state=None if cache is None else cache.state,
-            keep=keep,
-            documents=documents,
-            scale=1.0,
-            name=self.name,
-        )
-        if cache is not None:
-            cache.advance(state, before, keep)
+        written = v * step[..., None]
+        y = mix_from(cache, before, q, k, written, decay, keep=keep, documents=documents, scale=1.0, name=self.name)
         y = torch.addcmul(y, v, self.skip[:, None, None]).transpose(1, 2).flatten(2)  # (B, N, H·P)
         return self.out(self.norm(y * F.silu(gate)))
 

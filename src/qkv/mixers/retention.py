@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
-from .dispatch import mix
-from .state_cache import StateCache, Storage, tokens
+from .state_cache import StateCache, Storage, mix_from, tokens
 
 if TYPE_CHECKING:
     from ..attention.masks import Mask
@@ -61,13 +60,8 @@ class Retention(nn.Module):
         check_sizes(width=width, n_head=n_head, key_width=key_width, value_width=value_width)
         key_width = shapes.head_width(width, n_head) if key_width is None else key_width
         value_width = 2 * key_width if value_width is None else value_width
-        self.width, self.n_head, self.key_width, self.value_width, self.name = (
-            width,
-            n_head,
-            key_width,
-            value_width,
-            name,
-        )
+        self.width, self.n_head, self.name = width, n_head, name
+        self.key_width, self.value_width = key_width, value_width
         self.q = nn.Linear(width, n_head * key_width, bias=bias)
         self.k = nn.Linear(width, n_head * key_width, bias=bias)
         self.v = nn.Linear(width, n_head * value_width, bias=bias)
@@ -106,18 +100,8 @@ class Retention(nn.Module):
         keep, documents = tokens(mask, x, cache)
         here = at if at is not None else 0 if cache is None else cache.at(x.shape[1])
         q, k, v = (part(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
-        y, state = mix(
-            self.rotary(q, here),
-            self.rotary(k, here),
-            v,
-            self.decay,
-            state=None if cache is None else cache.state,
-            keep=keep,
-            documents=documents,
-            name=self.name,
-        )
-        if cache is not None:
-            cache.advance(state, x[..., :0], keep)
+        q, k = self.rotary(q, here), self.rotary(k, here)
+        y = mix_from(cache, x[..., :0], q, k, v, self.decay, keep=keep, documents=documents, name=self.name)
         y = self.norm(y.transpose(1, 2).flatten(0, 1).flatten(1)).view(*x.shape[:2], -1)  # (B, N, H·P)
         return self.out(y * F.silu(self.gate(x)))
 

@@ -6,16 +6,18 @@ B batch, H heads, D key width, P value width, N new tokens, K taps of the convol
 """
 
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from ..attention import masks
+from ..attention.cache import check_counts
 from ..attention.mask_algebra import Full
 from ..attention.positions import Positions
 from ..attention.rules import Band, Documents, Padding
 from ..i18n import Problem
+from .dispatch import mix
 
 
 class Storage(TypedDict, total=False):
@@ -90,13 +92,7 @@ class StateCache:
         Traceback (most recent call last):
         qkv.i18n.Problem: the cache was told to expect [4] tokens, but 3 came: give 0 … 3 per item
         """
-        counts = self._expected
-        if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
-            raise Problem(
-                "the cache was told to expect {counts} tokens, but {n} came: give 0 … {n} per item",
-                counts=counts.tolist(),
-                n=n,
-            )
+        check_counts(self._expected, n)
 
     def advance(self, state: Tensor, inputs: Tensor, keep: Tensor | None = None) -> None:
         """The state after new tokens, and what the convolution got, (B, K − 1 + N, C), with what stood before in front.
@@ -168,6 +164,25 @@ def tokens(
             )
         keep = said if keep is None else keep & said
     return keep, ids
+
+
+def mix_from(cache: StateCache | None, inputs: Tensor, *parts: Tensor, keep: Tensor | None, **options: Any) -> Tensor:
+    """The output of `mix` from the state that a cache holds; the cache goes on to the state after these tokens.
+
+    `inputs` are what the convolution got, see `StateCache.advance`.
+    """
+    y, state = mix(*parts, state=None if cache is None else cache.state, keep=keep, **options)
+    if cache is not None:
+        cache.advance(state, inputs, keep)
+    return y
+
+
+def check_groups(n_head: int, groups: int) -> None:
+    """Refuse groups that heads can't be divided over."""
+    if n_head % groups:
+        raise Problem(
+            "{heads} heads don't divide over {groups} groups: the first must be a multiple", heads=n_head, groups=groups
+        )
 
 
 def _check(cache: object, batch: int, n: int) -> None:

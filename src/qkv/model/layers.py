@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.cache import Cache
-from ..attention.heads import MultiHeadAttention
+from ..attention.heads import NORMS, MultiHeadAttention
 from ..attention.latent import LatentAttention
 from ..attention.masks import Mask
-from ..attention.norms import CentredRMSNorm, RMSNorm
+from ..attention.norms import RMSNorm
 from ..attention.positions import Positions
 from ..mixers.delta import GatedDelta
 from ..mixers.mamba2 import Mamba2
@@ -26,13 +26,6 @@ from .layer_pattern import STATES
 
 Layer = Callable[[Tensor], Tensor]
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
-
-
-NORMS: dict[str, Callable[[int, float], nn.Module]] = {
-    "rms": lambda width, eps: RMSNorm(width, eps),
-    "rms-centred": lambda width, eps: CentredRMSNorm(width, eps),
-    "layer": lambda width, eps: nn.LayerNorm(width, eps=eps),
-}
 
 
 class Block(nn.Module):
