@@ -95,28 +95,23 @@ class Step:
 
 def _block(block: Any) -> Callable[..., Tensor]:
     """A block as one function of (x, rule, rotary table, cache, memory's rule, memory's cache)."""
-    look, look_norm = _self_attention(block.attention), _norm(block.attention_norm)
-    think, think_norm = _feed_forward(block.feed_forward), _norm(block.feed_forward_norm)
-    cross = None if block.cross is None else _cross_attention(block.cross)
-    cross_norm = None if block.cross is None else _norm(block.cross_norm)
+    look = _around(_self_attention(block.attention), block.attention_norm, block.pre)
+    cross = None if block.cross is None else _around(_cross_attention(block.cross), block.cross_norm, block.pre)
+    think = _around(_feed_forward(block.feed_forward), block.feed_forward_norm, block.pre)
 
-    def before(
-        x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None
-    ) -> Tensor:
-        x = x + look(look_norm(x), rule, turn, own)
-        if cross is not None and cross_norm is not None:
-            x = x + cross(cross_norm(x), memory_rule, kept)
-        return x + think(think_norm(x))
+    def step(x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None) -> Tensor:
+        x = look(x, rule, turn, own)
+        return think(x if cross is None else cross(x, memory_rule, kept))
 
-    def after(
-        x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None
-    ) -> Tensor:
-        x = look_norm(x + look(x, rule, turn, own))
-        if cross is not None and cross_norm is not None:
-            x = cross_norm(x + cross(x, memory_rule, kept))
-        return think_norm(x + think(x))
+    return step
 
-    return before if block.pre else after
+
+def _around(sublayer: Callable[..., Tensor], norm_module: nn.Module, pre: bool) -> Callable[..., Tensor]:
+    """A sublayer with its residual, and its norm before or after."""
+    norm = _norm(norm_module)
+    if pre:
+        return lambda x, *more: x + sublayer(norm(x), *more)
+    return lambda x, *more: norm(x + sublayer(x, *more))
 
 
 def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:

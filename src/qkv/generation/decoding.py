@@ -10,13 +10,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ..i18n import Notice, Problem
 from ..model.transformer import Transformer
 from ..text.generation_defaults import Habits
 from .prefill import Lengths, Prompts, Reading, as_rows, note_context, quiet, source_rows
-from .sampling import Sampling, draws
+from .sampling import Sampling, draws, seen_tokens
 from .token_constraints import obey
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def grow(
         )
     reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
     luck = draws(seeds, most if sampling.temperature else 0).to(reading.logits.device)
-    seen = _seen(rows, reading.logits) if sampling.remembers else None
+    seen = seen_tokens(rows, reading.logits) if sampling.remembers else None
     items, ends = list(range(len(rows))), frozenset(int(i) for i in stop)
     unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
     texts, begun = [list(row) for row in rows], [len(row) for row in rows]
@@ -388,10 +387,3 @@ def _room(model: Transformer, rows: list[list[int]]) -> int:
             context=model.config.context,
         )
     return room
-
-
-def _seen(rows: list[list[int]], logits: Tensor) -> Tensor:
-    seen = torch.zeros(logits.shape, dtype=torch.bool, device=logits.device)
-    for row, ids in enumerate(rows):
-        seen[row, ids] = True
-    return seen

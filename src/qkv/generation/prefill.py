@@ -83,9 +83,7 @@ class Reading:
     def _read_source(self, source: Prompts | None, lengths: Lengths | None, rows: int) -> None:
         if source is None:
             raise Problem("this model is an encoder-decoder: give source=, the tokens it should read first")
-        sources = as_rows("source", source, self.model.config.read_vocab)
-        if lengths is not None:
-            sources = [row[: int(n)] for row, n in zip(sources, lengths, strict=True)]
+        sources = source_rows(self.model, source, lengths)
         if len(sources) != rows:
             raise Problem(
                 "there are {rows} prompts but {sources} sources: give one source per prompt",

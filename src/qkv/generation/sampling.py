@@ -64,12 +64,7 @@ class Sampling:
 
     def penalised(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
         """Logits (B, V) after the repetition penalty; `seen` (B, V) is True for tokens there before."""
-        if not self.remembers or seen is None:
-            return logits
-        import torch
-
-        less = torch.where(logits < 0, logits * self.repetition_penalty, logits / self.repetition_penalty)
-        return torch.where(seen, less, logits)
+        return logits if not self.remembers or seen is None else penalised(logits, seen, self.repetition_penalty)
 
     def shape(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
         """Logits (B, V) as they are drawn from, −inf where nothing is."""
@@ -99,6 +94,23 @@ class Sampling:
         drawn = torch.searchsorted(running, (1 - luck[:, None]) * running[:, -1:])[:, 0]
         # Where no token may come, or a temperature makes infinities of logits, there are no probabilities to draw by.
         return torch.where(running[:, -1].isnan(), logits.argmax(-1), drawn)
+
+
+def penalised(scores: Tensor, seen: Tensor, penalty: float) -> Tensor:
+    """Scores (B, V), less likely by the penalty where `seen` (B, V)."""
+    import torch
+
+    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+
+
+def seen_tokens(texts: Sequence[Sequence[int]], like: Tensor) -> Tensor:
+    """True for the tokens that are in each text, (B, V) as the scores that it is for."""
+    import torch
+
+    seen = torch.zeros_like(like, dtype=torch.bool)
+    for row, text in zip(seen, texts, strict=True):
+        row[list(text)] = True
+    return seen
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

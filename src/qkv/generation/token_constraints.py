@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..text.generation_defaults import Habits
+from . import sampling
 
 NEVER = float("-inf")
 
@@ -84,9 +85,4 @@ def _follow(where: Sequence[int], text: Sequence[int], size: int) -> list[int]:
 
 def penalised(scores: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
     """Tokens that were there before get less likely, if the penalty is above 1."""
-    if penalty == 1.0:
-        return scores
-    seen = torch.zeros_like(scores, dtype=torch.bool)
-    for row, text in zip(seen, texts, strict=True):
-        row[list(text)] = True
-    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+    return scores if penalty == 1.0 else sampling.penalised(scores, sampling.seen_tokens(texts, scores), penalty)
