@@ -216,12 +216,7 @@ def steps(
         headed=n_head > 1,
         x=x,
         memory=None if memory is None else source,
-        queries=_checked(_("{given} names were given for {size} tokens: give one each"), names, x.shape[-2]),
-        keys=_checked(
-            _("{given} names of keys were given for {size} keys: give one each"),
-            names if memory is None else memory_names,
-            source.shape[-2],
-        ),
+        **_named(names, x, names if memory is None else memory_names, source),
     )
 
 
@@ -272,8 +267,7 @@ def from_qkv(
         bias=added,
         softcap=softcap,
         sinks=drains,
-        queries=_checked(_("{given} names were given for {size} tokens: give one each"), names, q.shape[-2]),
-        keys=_checked(_("{given} names of keys were given for {size} keys: give one each"), key_names, k.shape[-2]),
+        **_named(names, q, key_names, k),
     )
 
 
@@ -340,15 +334,16 @@ def _attention(
 
 def finite(name: str, result: Array) -> Array:
     """The result, refused where it left what float64 holds: a reference that says inf or NaN would be none."""
-    if not np.isfinite(result).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
-        raise Problem(
-            "{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller",
-            name=name,
-            value=result[place].item(),
-            place=place,
-        )
-    return result
+    key = _("{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller")
+    return _without(~np.isfinite(result), key, name, result)
+
+
+def _without(bad: NDArray[np.bool_], key: str, name: str, table: Array) -> Array:
+    """The table, refused by that sentence where any of it is bad."""
+    if bad.any():
+        place = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise Problem(key, name=name, value=table[place].item(), place=place)
+    return table
 
 
 def _scale(scale: float | None, d: int) -> float:
@@ -373,15 +368,8 @@ def _bias(value: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
             shape=bias.shape,
             scores=scores,
         )
-    bad = np.isnan(bias) | np.isposinf(bias)
-    if bad.any():
-        place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise Problem(
-            "bias holds {value} at {place}: give finite numbers, or −inf to hide a pair",
-            value=bias[place].item(),
-            place=place,
-        )
-    return bias
+    key = _("bias holds {value} at {place}: give finite numbers, or −inf to hide a pair")
+    return _without(np.isnan(bias) | np.isposinf(bias), key, "bias", bias)
 
 
 def _sinks(value: ArrayLike, heads: int) -> Array:
@@ -441,21 +429,20 @@ def _array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
         )
     if array.shape[-1] == 0:
         raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=array.shape)
-    if not np.isfinite(array).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise Problem(
-            "{name} holds {value} at {place}: attention needs finite numbers",
-            name=name,
-            value=array[place].item(),
-            place=place,
-        )
-    return array
+    return _without(
+        ~np.isfinite(array), _("{name} holds {value} at {place}: attention needs finite numbers"), name, array
+    )
 
 
-def _checked(key: str, names: Sequence[str] | None, size: int) -> tuple[str, ...] | None:
-    if names is not None and len(names) != size:
-        raise Problem(key, given=len(names), size=size)
-    return None if names is None else tuple(names)
+def _named(names: Sequence[str] | None, x: Array, key_names: Sequence[str] | None, source: Array) -> dict[str, Any]:
+    """What the rows of x and those of its source are called, as `Steps` keeps it."""
+    if names is not None and len(names) != (size := x.shape[-2]):
+        raise Problem("{given} names were given for {size} tokens: give one each", given=len(names), size=size)
+    if key_names is not None and len(key_names) != (size := source.shape[-2]):
+        key = _("{given} names of keys were given for {size} keys: give one each")
+        raise Problem(key, given=len(key_names), size=size)
+    queries, keys = (None if each is None else tuple(each) for each in (names, key_names))
+    return dict(queries=queries, keys=keys)
 
 
 def _plain(table: Array) -> Any:
