@@ -1,9 +1,22 @@
 """Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published."""
 
 from .config import Config, Values
-from .config_groups import EmbeddingSettings, OutputSettings, RotarySettings, StateSettings
+from .config_groups import EmbeddingSettings, RotarySettings, StateSettings
 
 _MODERN: Values = dict(position="rotary", norm="rms", qk_norm="rms", feed_forward="swiglu", tied=False, init="zero-out")
+# BERT's own layout, without its sizes.
+BERT_LAYOUT: Values = dict(
+    kind="encoder",
+    position="learned",
+    norm="layer",
+    norm_place="post",
+    norm_eps=1e-12,
+    feed_forward="gelu",
+    bias=True,
+    embedding_norm=True,
+    token_types=2,
+    head="mlm",
+)
 PRESETS: dict[str, Config] = {
     "tiny": Config(width=128, n_layer=4, n_head=4, context=64, **_MODERN),
     "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),
@@ -50,24 +63,7 @@ PRESETS: dict[str, Config] = {
         feed_forward="gelu-tanh",
         bias=True,
     ),
-    "bert": Config(
-        kind="encoder",
-        vocab=30522,
-        width=768,
-        n_layer=12,
-        n_head=12,
-        hidden=3072,
-        context=512,
-        position="learned",
-        norm="layer",
-        norm_place="post",
-        norm_eps=1e-12,
-        feed_forward="gelu",
-        bias=True,
-        embedding=EmbeddingSettings(norm=True, token_types=2),
-        output=OutputSettings(head="mlm"),
-        dropout=0.1,
-    ),
+    "bert": Config(vocab=30522, width=768, n_layer=12, n_head=12, hidden=3072, context=512, dropout=0.1, **BERT_LAYOUT),
     "classic": Config(
         kind="encoder",
         vocab=32000,

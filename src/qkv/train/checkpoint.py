@@ -44,14 +44,12 @@ def save_checkpoint(folder: Path, step: int, model: nn.Module, optimizers: Optim
     with explained(folder, step):
         part = begin(folder, step)
         listed = {MOMENTA: write_through(part / MOMENTA, save(momenta_of(model, optimizers)))}
-        return finish(part, step, state, _weights(model), listed)
-
-
-def _weights(model: nn.Module) -> dict[str, bytes]:
-    """The files of what learns: the whole model, or the adapters beside one that stays as it is."""
-    if isinstance(model, Transformer) and any(isinstance(part, LowRank) for part in model.modules()):
-        return saved(model)
-    return {WEIGHTS: save(weights_of(model))}
+        # The whole model, or the adapters beside one that stays as it is.
+        if isinstance(model, Transformer) and any(isinstance(layer, LowRank) for layer in model.modules()):
+            weights = saved(model)
+        else:
+            weights = {WEIGHTS: save(weights_of(model))}
+        return finish(part, step, state, weights, listed)
 
 
 def load_checkpoint(place: Path, model: nn.Module, optimizers: Optimizers | None = None) -> State:

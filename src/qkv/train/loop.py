@@ -84,7 +84,7 @@ def train(
     begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
     world.once(partial(trim_metrics, run / METRICS, state["step"]))
-    with _asked_to_stop() as asked, _log(run / METRICS, world.first) as log:
+    with _asked_to_stop() as asked, _log(run / METRICS, world.first, report) as log:
         if world.rehearses:
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
@@ -94,8 +94,6 @@ def train(
             state |= {"best_loss": loss, "best_step": 0}
             world.once(partial(_look, run, world.whole(model), task, watch, 0))
             log({"step": 0, "val_loss": loss})
-            if world.first:
-                report({"step": 0, "val_loss": loss})
             world.save(run / CHECKPOINTS, 0, model, optimizers, state)
             saved = time.perf_counter()
         for step in range(state["step"], settings.steps):
@@ -125,8 +123,6 @@ def train(
                 world.once(partial(_look, run, world.whole(model), task, watch, step + 1))
                 speed.pause()
             log(line)
-            if world.first:
-                report(line)
             stop = world.agree(asked())
             due = stop or last or state["best_step"] == step + 1
             if settings.checkpoint_every is not None:
@@ -262,13 +258,18 @@ def trim_metrics(file: Path, step: int) -> None:
 
 
 @contextmanager
-def _log(file: Path, first: bool) -> Iterator[Report]:
-    """Append to metrics.jsonl, in the first process."""
+def _log(file: Path, first: bool, report: Report) -> Iterator[Report]:
+    """Append to metrics.jsonl and report, in the first process."""
     if not first:
         yield lambda line: None
         return
     with file.open("a", encoding="utf-8", buffering=1) as opened:
-        yield lambda line: print(json.dumps(line), file=opened)
+
+        def log(line: Metrics) -> None:
+            print(json.dumps(line), file=opened)
+            report(line)
+
+        yield log
 
 
 @contextmanager

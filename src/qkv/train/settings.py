@@ -9,7 +9,7 @@ from ..model.config import CHOICES as WORDS
 from ..model.config import Config
 from ..model.config_groups import NAMES
 from ..model.layer_pattern import STATES
-from ..model.presets import PRESETS
+from ..model.presets import BERT_LAYOUT, PRESETS
 
 TaskName = Literal["lm", "mlm", "translate", "classify"]
 OptimizerName = Literal["muon", "adamw"]
@@ -241,7 +241,8 @@ def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
             known=all_of(each for each in _RUNS if not set(PRESETS[each].mixers) & set(STATES)),
         )
     if task == "mlm":
-        config = _bert_like(config)
+        # The same size in BERT's own layout, so that it can be exported as one.
+        config = config.replace(qk_norm=None, tied=True, init="normal", **BERT_LAYOUT)
         settings = replace(settings, steps=settings.steps * 2)
     elif task == "translate":
         config = config.replace(
@@ -294,22 +295,3 @@ def chosen(name: str, task: TaskName, changes: Changes) -> Chosen:
             except Problem:
                 continue
     raise refused
-
-
-def _bert_like(config: Config) -> Config:
-    """The same size in BERT's own layout, so that it can be exported as one."""
-    return config.replace(
-        kind="encoder",
-        position="learned",
-        norm="layer",
-        norm_place="post",
-        norm_eps=1e-12,
-        feed_forward="gelu",
-        bias=True,
-        qk_norm=None,
-        tied=True,
-        embedding_norm=True,
-        token_types=2,
-        head="mlm",
-        init="normal",
-    )

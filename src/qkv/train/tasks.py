@@ -7,7 +7,7 @@ model can do. B batch, N tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -44,6 +44,16 @@ class PairSource(Protocol):
     def batch(self, seed: int, step: int, batch: int) -> text.PairBatch: ...
 
 
+class BatchSource(Protocol):
+    """Batches of whatever a task makes tensors of, a pure function of (seed, step)."""
+
+    def batch(self, seed: int, step: int, batch: int, /) -> Any: ...
+
+
+Source = TypeVar("Source", bound=BatchSource)
+Example = TypeVar("Example")
+
+
 def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(sum of −log p over the labels that count, how many do): sums, so that parts of a batch add up exactly."""
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"), counted(labels)
@@ -54,7 +64,15 @@ def counted(labels: Tensor) -> Tensor:
     return (labels != -100).sum()
 
 
-class NextWord:
+class WordTask:
+    """Batches (words, labels): the model says the labels at the words' places."""
+
+    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
+        x, y = batch  # what is padded stands behind all that is real, which never sees it
+        return model(x, labels=y), counted(y)
+
+
+class NextWord(WordTask):
     """A GPT: say the next token, everywhere in a window of text."""
 
     name = "lm"
@@ -69,10 +87,6 @@ class NextWord:
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
         return (_tensors(b) for b in self.tokens.validation_batches(rows, self.context, batches))
 
-    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
-        x, y = batch
-        return model(x, labels=y), counted(y)
-
     def sample(self, model: Transformer) -> str:
         from ..generation.decoding import generate
 
@@ -81,24 +95,26 @@ class NextWord:
         return self.tokenizer.decode([*start, *ids])
 
 
-class Answers:
-    """A chat model: say the next token, counted where the assistant speaks."""
+class HeldOutTask(Generic[Source, Example]):
+    """Two sources of batches, one to learn from and one to test with, and examples to show what the model can do."""
 
-    name = "chat"
-
-    def __init__(self, train: Chats, validation: Chats, tokenizer: text.Tokenizer, examples: list[Messages]) -> None:
-        """`examples` are messages that wait for an answer."""
+    def __init__(self, train: Source, validation: Source, tokenizer: text.Tokenizer, examples: list[Example]) -> None:
         self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
-        return _tensors(self.train.batch(seed, step, rows))
+        return self._ready(self.train.batch(seed, step, rows))
 
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
-        return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
+        return (self._ready(self.held.batch(0, number, rows)) for number in range(batches))
 
-    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
-        x, y = batch  # what is padded stands behind all that is real, which never sees it
-        return model(x, labels=y), counted(y)
+    def _ready(self, batch: Any) -> Batch:
+        return _tensors(batch)
+
+
+class Answers(WordTask, HeldOutTask[Chats, Messages]):
+    """A chat model: say the next token, counted where the assistant speaks; examples are messages that wait for an answer."""
+
+    name = "chat"
 
     def sample(self, model: Transformer) -> str:
         from ..generation.decoding import generate
@@ -109,7 +125,7 @@ class Answers:
         return "\n".join(f"{given} → {self.tokenizer.decode(said)}" for given, said in zip(asked, answers, strict=True))
 
 
-class HiddenWord:
+class HiddenWord(WordTask):
     """A BERT: say the words that were hidden, looking both ways."""
 
     name = "mlm"
@@ -140,10 +156,6 @@ class HiddenWord:
             x, seed, step, mask=tokenizer.mask, vocab=tokenizer.vocab, special=tokenizer.special_ids, share=self.share
         )
 
-    def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
-        x, y = batch
-        return model(x, labels=y), counted(y)
-
     def sample(self, model: Transformer) -> str:
         x, labels = (part.to(model.embedding.weight.device) for part in next(iter(self.validation(1, 1))))
         with torch.no_grad():
@@ -152,21 +164,10 @@ class HiddenWord:
         return f"{self.tokenizer.decode(x[0].tolist(), special=True)}\n→ {self.tokenizer.decode(shown.tolist())}"
 
 
-class Translation:
+class Translation(HeldOutTask[PairSource, str]):
     """A translator: read one sentence, say another."""
 
     name = "translate"
-
-    def __init__(
-        self, train: PairSource, validation: PairSource, tokenizer: text.Tokenizer, examples: list[str]
-    ) -> None:
-        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
-
-    def batch(self, seed: int, step: int, rows: int) -> Batch:
-        return self._ready(self.train.batch(seed, step, rows))
-
-    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
-        return (self._ready(self.held.batch(0, number, rows)) for number in range(batches))
 
     def _ready(self, batch: text.PairBatch) -> Batch:
         counted = np.arange(batch.target_out.shape[1]) < batch.target_lengths[:, None]
@@ -185,25 +186,10 @@ class Translation:
         return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
 
 
-class Classification:
+class Classification(HeldOutTask[text.LabelledTexts, tuple[str, str]]):
     """A classifier: say which label a whole text has."""
 
     name = "classify"
-
-    def __init__(
-        self,
-        train: text.LabelledTexts,
-        validation: text.LabelledTexts,
-        tokenizer: text.Tokenizer,
-        examples: list[tuple[str, str]],
-    ) -> None:
-        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
-
-    def batch(self, seed: int, step: int, rows: int) -> Batch:
-        return _tensors(self.train.batch(seed, step, rows))
-
-    def validation(self, rows: int, batches: int) -> Iterable[Batch]:
-        return (_tensors(self.held.batch(0, number, rows)) for number in range(batches))
 
     def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         ids, lengths, labels = batch
