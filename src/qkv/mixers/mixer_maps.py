@@ -63,16 +63,16 @@ class Head:
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Who may look at whom in a rectangle: bool (R, ·)."""
-        row, col = (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in (rows, cols))
+        row, col = self._numbers(rows, cols)
         return self.call.mask.tensor(self.n, self.n, batch=1, heads=1)[0, 0].expand(self.n, self.n)[row][:, col]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Exact weights of a rectangle, (R, ·)."""
-        row, col = (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in (rows, cols))
-        if self.call.write is None:
-            return self._linear(row, col)
-        return self._delta(row, col)
+        return (self._linear if self.call.write is None else self._delta)(*self._numbers(rows, cols))
+
+    def _numbers(self, *spans: Span) -> Iterator[Tensor]:
+        return (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in spans)
 
     def row(self, query: int) -> Tensor:
         """What one token's output is made of: a weight for every token's value, (N,)."""
@@ -137,8 +137,7 @@ class Head:
         """
         if self.call.write is not None:
             for rows in self._bands(cell, ROWS):
-                for cols, table in self._leftwards(_all(rows)):
-                    yield rows, cols, table
+                yield from ((rows, cols, table) for cols, table in self._leftwards(_all(rows)))
             return
         for rows in self._bands(cell, TILE[0]):
             top = rows.start
@@ -146,11 +145,8 @@ class Head:
                 cols = slice(left, min(left + TILE[1], rows.stop))
                 if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
                     continue  # what these tokens wrote has decayed before the first of these rows
-                yield (
-                    rows,
-                    cols,
-                    self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols)),
-                )
+                table = self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols))
+                yield rows, cols, table
 
     # Decayed linear attention: any weight at once.
 
@@ -286,16 +282,14 @@ class _Chunks(NamedTuple):
 
 @torch.no_grad()
 def _chunked(call: Mixing, size: int = forms.CHUNK) -> _Chunks:
-    n = call.v.shape[2]
-    more = -n % size
-    q, k = (torch.nn.functional.pad(t[0, 0], (0, 0, 0, more)).unflatten(0, (-1, size)) for t in (call.q, call.k))
+    def cut(table: Tensor) -> Tensor:
+        """(N, …) → (T, C, …)."""
+        more = (0, 0) * (table.ndim - 1) + (0, -len(table) % size)
+        return torch.nn.functional.pad(table, more).unflatten(0, (-1, size))
+
     assert call.write is not None
-    decay, write = (
-        torch.nn.functional.pad(t[0, 0], (0, more)).unflatten(0, (-1, size)) for t in (call.decay, call.write)
-    )
-    resets = None
-    if call.resets is not None:
-        resets = torch.nn.functional.pad(call.resets[0], (0, more)).unflatten(0, (-1, size))
+    q, k, decay, write = (cut(t[0, 0]) for t in (call.q, call.k, call.decay, call.write))
+    resets = None if call.resets is None else cut(call.resets[0])
     left = forms.decays(decay, resets)
     written = forms.inverse((left.pairs * (k @ k.mT)).mul_(write[:, None]).tril_(-1)).mul_(write[..., None])
     seen = k * left.entry  # (T, C, D)
