@@ -25,7 +25,7 @@ from . import formula, masks, pieces
 from .formula import Call
 from .mask_algebra import Full
 from .rules import Band
-from .shapes import check_shapes
+from .shapes import check_bias, check_shapes
 
 Kernel = Literal["auto", "plain", "sdpa"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
@@ -289,12 +289,8 @@ def _call(
         raise Problem(
             "bias is {dtype}: it is added to the scores; a mask of True and False goes into mask=", dtype=bias.dtype
         )
-    if bias is not None and not _fits(bias.shape, (batch, heads, n, m)):
-        raise Problem(
-            "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
-            shape=tuple(bias.shape),
-            scores=(batch, heads, n, m),
-        )
+    if bias is not None:
+        check_bias(bias.shape, (batch, heads, n, m))
     if sinks is not None and sinks.shape != (heads,):
         raise Problem(
             "sinks are {shape}: give one finite number per head, ({heads},)", shape=tuple(sinks.shape), heads=heads
@@ -444,7 +440,3 @@ def _glance(tensor: Tensor) -> float:
         flat = tensor.view(-1)
         return torch.dot(flat, flat).item()
     return tensor.sum().item()
-
-
-def _fits(shape: Sequence[int], whole: Sequence[int]) -> bool:
-    return len(shape) <= 4 and all(s in (1, w) for s, w in zip(reversed(shape), reversed(whole), strict=False))

@@ -255,7 +255,7 @@ def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[T
             table += bias
         else:
             table = table + bias
-        shown = _apart(bias) != NOTHING
+        shown = bias != NOTHING
         shown = None if _all(shown) else shown
     parts = _doubtful(call, rows, cols) if own else None
     if shown is None and parts is not None:
@@ -268,7 +268,7 @@ def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[T
     if allowed is None:
         return table, None
     blind = ~allowed.any(-1)[..., None]
-    return _fill(table, ~allowed, lowest, own), None if _none(blind) else blind
+    return _fill(table, ~allowed, lowest, own), None if _all(~blind) else blind
 
 
 def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
@@ -352,10 +352,6 @@ def _writable(table: A) -> bool:
     return not torch.is_grad_enabled() and table.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _apart(table: A) -> A:
-    return table if isinstance(table, np.ndarray) else table.detach()
-
-
 def _fill(table: A, where: A, value: float, own: bool) -> A:
     if isinstance(table, np.ndarray):
         np.copyto(table, value, where=where)
@@ -371,10 +367,6 @@ def _all(table: A) -> bool:
         if table.device.type != "cpu" or torch.compiler.is_compiling():
             return False
     return bool(table.all())
-
-
-def _none(table: A) -> bool:
-    return _all(~table)
 
 
 def _lifted(bias: A | None) -> A | None:

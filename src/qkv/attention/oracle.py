@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..i18n import Problem, _, one_of
 from ..terminal.screen import InNotebook
 from . import masks
-from .shapes import check_shapes
+from .shapes import check_bias, check_shapes
 
 Array = NDArray[np.float64]
 
@@ -362,12 +362,7 @@ def _bias(value: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
     bias = _numbers("bias", value)
     if bias.ndim == axes == 3:
         bias = bias[:, None]  # one per item, as with a mask of three axes
-    if bias.ndim > 4 or any(has not in (1, size) for has, size in zip(bias.shape[::-1], scores[::-1], strict=False)):
-        raise Problem(
-            "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
-            shape=bias.shape,
-            scores=scores,
-        )
+    check_bias(bias.shape, scores)
     key = _("bias holds {value} at {place}: give finite numbers, or −inf to hide a pair")
     return _without(np.isnan(bias) | np.isposinf(bias), key, "bias", bias)
 

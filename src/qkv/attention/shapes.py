@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from ..i18n import Problem, all_of
 
 
-def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
-    """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
+def check_axes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
+    """Refuse what hasn't four axes."""
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if len(shape) != 4:
             raise Problem(
@@ -17,6 +17,21 @@ def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
                 name=name,
                 shape=tuple(shape),
             )
+
+
+def check_bias(bias: Sequence[int], scores: Sequence[int]) -> None:
+    """Refuse a bias that doesn't broadcast to scores (B, H, N, M)."""
+    if len(bias) > 4 or any(s not in (1, w) for s, w in zip(reversed(bias), reversed(scores), strict=False)):
+        raise Problem(
+            "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
+            shape=tuple(bias),
+            scores=tuple(scores),
+        )
+
+
+def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
+    """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
+    check_axes(q, k, v)
     if not q[0] == k[0] == v[0]:
         raise Problem(
             "batches differ: q has {q}, k has {k}, v has {v}; give all three the same batch", q=q[0], k=k[0], v=v[0]

@@ -84,14 +84,8 @@ class Tiles(InNotebook):
         """One query's running maximum, sum and output after each block; by default the last query's."""
         row = range(len(self.output))[row]
         name = f"q{row}" if name is None else name
-        lines = [
-            say(
-                "The same softmax, {block} keys at a time (how flash attention needs no n×n matrix)",
-                lang,
-                block=self.block,
-            ),
-            say("Shown: the row of {word}.", lang, word=name),
-        ]
+        title = _("The same softmax, {block} keys at a time (how flash attention needs no n×n matrix)")
+        lines = [say(title, lang, block=self.block), say("Shown: the row of {word}.", lang, word=name)]
         before = -np.inf
         for tile in self.tiles:
             new, hidden = tile.largest[row], tile.best[row] == -np.inf
@@ -113,18 +107,8 @@ class Tiles(InNotebook):
             values = text_grid.numbers(tile.output[None, row], [say("running output", lang)], digits=digits)
             lines.append("    " + values)
             before = new
-        return "\n".join(
-            [
-                *lines,
-                "",
-                "  "
-                + say(
-                    "Output = running output / running sum. Largest difference from the plain way: {difference}.",
-                    lang,
-                    difference=self.difference,
-                ),
-            ]
-        )
+        end = _("Output = running output / running sum. Largest difference from the plain way: {difference}.")
+        return "\n".join([*lines, "", "  " + say(end, lang, difference=self.difference)])
 
 
 def tiles(

@@ -129,25 +129,17 @@ class Mixing:
         per_group = self.v.shape[1] // self.q.shape[1]
         groups = None if heads is None else [head // per_group for head in heads]
 
-        def pick(table: Tensor | None, which: Sequence[int] | None) -> Tensor | None:
-            return None if table is None else take(take(table, items, 0), which, 1)
-
-        q, k, v, decay, write = (
-            pick(t, which) for t, which in zip(self._tensors, (groups, groups, heads, heads, heads), strict=True)
-        )
-        assert q is not None and k is not None and v is not None and decay is not None
+        q, k = (take(take(t, items, 0), groups, 1) for t in (self.q, self.k))
+        v, decay = (take(take(t, items, 0), heads, 1) for t in (self.v, self.decay))
+        write, state = (None if t is None else take(take(t, items, 0), heads, 1) for t in (self.write, self.state))
         keep, resets = (None if t is None else take(t, items, 0) for t in (self.keep, self.resets))
-        return Mixing(q, k, v, decay, self.scale, write, pick(self.state, heads), keep, resets, self.name)
+        return Mixing(q, k, v, decay, self.scale, write, state, keep, resets, self.name)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Mixing:
         """The same call with its tensors changed alike: moved, cast, detached."""
-        q, k, v, decay, write, state = (None if t is None else change(t) for t in (*self._tensors, self.state))
-        assert q is not None and k is not None and v is not None and decay is not None
+        q, k, v, decay = (change(t) for t in (self.q, self.k, self.v, self.decay))
+        write, state = (None if t is None else change(t) for t in (self.write, self.state))
         return replace(self, q=q, k=k, v=v, decay=decay, write=write, state=state)
-
-    @property
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
-        return self.q, self.k, self.v, self.decay, self.write
 
     def __repr__(self) -> str:
         name = f"{self.name}: " if self.name else ""

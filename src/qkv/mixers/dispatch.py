@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import NotFinite, edited, name_not_finite, tell
+from ..attention.shapes import check_axes
 from ..i18n import Message, Problem, say, unknown
 from . import forms
 from .calls import Mixing
@@ -135,13 +136,7 @@ def _call(
         if tensor is not None and (not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point):
             came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
             raise Problem("{what} is {came}: mix takes torch tensors of floats", what=what, came=came)
-    for what, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.ndim != 4:
-            raise Problem(
-                "{name} is {shape}: it needs four axes (batch, heads, tokens, head width)",
-                name=what,
-                shape=tuple(tensor.shape),
-            )
+    check_axes(q.shape, k.shape, v.shape)
     if k.shape[3] == 0:
         raise Problem("q and k are 0 wide: a dot product needs at least one number")
     if isinstance(scale, Tensor) and scale.requires_grad:

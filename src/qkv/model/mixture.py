@@ -46,9 +46,6 @@ class Experts:
                 each=self.per_token,
                 count=self.count,
             )
-        self._check_groups()
-
-    def _check_groups(self) -> None:
         size = self.count // self.groups
         if self.count % self.groups or (self.groups > 1 and self.score == "sigmoid" and size < 2):
             raise Problem(
