@@ -25,13 +25,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, width) → (…, width)."""
-        if (
-            torch.compiler.is_compiling()
-            or x.dtype not in (torch.float32, torch.float64)
-            or x.dtype != self.weight.dtype
-        ):
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-        return _Normed.apply(x, self.weight, self.eps)
+        if not torch.compiler.is_compiling() and x.dtype == self.weight.dtype in (torch.float32, torch.float64):
+            return _Normed.apply(x, self.weight, self.eps)
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[0]}, eps={self.eps}"

@@ -298,9 +298,8 @@ def check_scaling(scaling: dict[str, Any]) -> None:
                 name=name,
                 value=repr(value),
             )
-    if (
-        kind in ("yarn", "llama3", "dynamic") and scaling["factor"] < 1
-    ):  # the formulas mean to stretch, and break below 1
+    # The formulas mean to stretch, and break below 1.
+    if kind in ("yarn", "llama3", "dynamic") and scaling["factor"] < 1:
         raise Problem(
             "rotary scaling {kind!r} has factor = {value}: give 1 or more", kind=kind, value=scaling["factor"]
         )

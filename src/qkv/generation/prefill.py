@@ -71,9 +71,8 @@ class Reading:
                 raise Problem("this model is a decoder and reads no source: put that text into the prompt")
             self.cache = None
             room = max(map(len, rows)) + most
-            self._kept = (
-                rows if cache and model.grows(room) else None
-            )  # all tokens, where they may have to be read again
+            # All tokens, where they may have to be read again.
+            self._kept = rows if cache and model.grows(room) else None
             if cache:
                 memory = 0 if self.memory is None else self.memory.shape[1]
                 self.cache = model.new_cache(len(rows), room, memory=memory)

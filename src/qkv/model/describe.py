@@ -168,12 +168,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
                 _short(row.flops).strip(),
             ]
         )
-    lines = [
-        headline(config, lang),
-        "",
-        *text_grid.aligned(table),
-        "",
-    ]
+    lines = [headline(config, lang), "", *text_grid.aligned(table), ""]
     note = (
         _(
             "FLOPs: the matrix products of one source token read and one target token written, each seeing a context of {context}, a multiply and an add counted as 2."
@@ -256,13 +251,9 @@ def headline(config: Config, lang: str | None = None) -> str:
         heads = "/".join(dict.fromkeys(str(config.state_sizes(word).heads) for word in config.mixers))
     encoder, decoder = config.layers
     layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
-    shape = dict(kind=say(NAMES[config.kind], lang), layers=layers, width=config.width, heads=heads)
-    return say(
-        "{kind}, {layers} layers, width {width}, {heads} heads, vocabulary {vocab}",
-        lang,
-        **shape,
-        vocab=f"{config.vocab:,}",
-    )
+    shape = dict(layers=layers, width=config.width, heads=heads, vocab=f"{config.vocab:,}")
+    kind = say(NAMES[config.kind], lang)
+    return say("{kind}, {layers} layers, width {width}, {heads} heads, vocabulary {vocab}", lang, kind=kind, **shape)
 
 
 def _model(subject: Transformer | Config) -> Transformer:
@@ -285,11 +276,8 @@ def _part(path: str, module: nn.Module, mixed: bool) -> str:
     if "attention" in names:
         return "mixers" if mixed else "attention"
     if "feed_forward" in names:
-        return (
-            "experts"
-            if isinstance(module, MixtureOfExperts) or {"router", "experts", "shared"} & set(names)
-            else "forward"
-        )
+        routed = isinstance(module, MixtureOfExperts) or {"router", "experts", "shared"} & set(names)
+        return "experts" if routed else "forward"
     return "embedding"
 
 

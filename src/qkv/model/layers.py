@@ -39,11 +39,7 @@ class Block(nn.Module):
 
         # Of attention alone.
         joined: dict[str, bool | Literal["qkv", "out"]] = {"qkv": "qkv", "out": "out", "qkv out": True}
-        bias = (
-            joined.get(config.bias.replace("forward", "").strip(), False)
-            if isinstance(config.bias, str)
-            else config.bias
-        )
+        bias = joined.get(" ".join(part for part in ("qkv", "out") if part in config.biased), False)
 
         number = int(name.split(".")[1])
         scale = config.attention_scale

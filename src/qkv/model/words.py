@@ -16,9 +16,8 @@ Activation = Literal["relu", "gelu", "gelu-tanh", "silu", "relu2", "swiglu", "ge
 Bias = Literal["qkv", "out", "forward", "qkv out", "qkv forward", "out forward"]
 Head = Literal["linear", "mlm", "classes", "none"]
 Init = Literal["normal", "zero-out", "torch"]
-Mixer = Literal[
-    "attention", "latent", "retention", "mamba2", "delta"
-]  # of one layer; Config.mixer is a pattern of them
+# Of one layer; Config.mixer is a pattern of them.
+Mixer = Literal["attention", "latent", "retention", "mamba2", "delta"]
 FeedForwardKind = Literal["experts", "dense"]  # of one layer; Experts.layers is a pattern of them
 Score = Literal["softmax", "sigmoid"]
 

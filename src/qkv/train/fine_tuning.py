@@ -85,10 +85,8 @@ def prepare(
     config = base.model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
     Settings(**changes)  # refuses what can't be before the text is read
     numbers = {"base": options.base, "parameters": f"{base.model.count():,}", "vocab": config.vocab}
-    if (rank := changes.get("lora")) is None:
-        why.append(("why.base", numbers))
-    else:
-        why.append(("why.lora", {**numbers, "rank": rank}))
+    rank = changes.get("lora")
+    why.append(("why.base", numbers) if rank is None else ("why.lora", {**numbers, "rank": rank}))
     data = gather(options.task, folder, options.sources, base.tokenizer, progress, why)
     if data["kind"] == "labels":
         config = config.replace(head="classes", labels=tuple(data["labels"]), pooler=True)

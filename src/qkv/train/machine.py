@@ -61,9 +61,8 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
         weights=f"{count:,}",
     )
     rows = -(-settings.batch // settings.accumulate // world.size)
-    tokens = (
-        2 if config.kind == "encoder-decoder" else settings.row or config.context
-    )  # sentences may be short, rows of a text are full
+    # Sentences may be short, rows of a text are full.
+    tokens = 2 if config.kind == "encoder-decoder" else settings.row or config.context
     size = 2 if settings.dtype == "bfloat16" else size
     token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
     need(
