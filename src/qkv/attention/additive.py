@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import masks
+from .dispatch import MaskLike
 from .heads import check_input
 
 
@@ -26,7 +27,7 @@ class AdditiveAttention(nn.Module):
         self.k = nn.Linear(memory_width, hidden, bias=False)
         self.score = nn.Linear(hidden, 1, bias=False)
 
-    def forward(self, x: Tensor, memory: Tensor, mask: masks.Mask | Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, memory: Tensor, mask: MaskLike = None) -> tuple[Tensor, Tensor]:
         """x (B, N, ·) looks at memory (B, M, ·): output (B, N, ·) in the memory's width, weights (B, N, M)."""
         check_input("x", x, self.q.in_features)
         check_input("memory", memory, self.k.in_features)

@@ -30,7 +30,7 @@ from .shapes import check_bias, check_shapes
 Kernel = Literal["auto", "plain", "sdpa"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 T = TypeVar("T")
-MaskLike = masks.Mask | Tensor | None
+MaskLike = masks.Mask | Tensor | None  # what may be given as a mask
 
 
 class NotFinite(Problem):

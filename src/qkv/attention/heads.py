@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ..i18n import Problem, all_of, unknown
 from . import masks, shapes
 from .cache import Cache, KVCache
-from .dispatch import attend
+from .dispatch import MaskLike, attend
 from .norms import CentredRMSNorm, RMSNorm
 from .positions import ALiBi, Positions, Relative, Rotary
 
@@ -51,7 +51,7 @@ class SelfAttention(nn.Module):
         self.k = nn.Linear(width, d_k, bias=False)
         self.v = nn.Linear(width, width, bias=False)
 
-    def forward(self, x: Tensor, mask: masks.Mask | Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, mask: MaskLike = None) -> tuple[Tensor, Tensor]:
         """x (B, N, C) → output (B, N, C), weights (B, N, N)."""
         check_input("x", x, self.q.in_features)
         q, k, v = (project(x)[:, None] for project in (self.q, self.k, self.v))  # (B, 1, N, ·)
@@ -146,7 +146,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None = None,
-        mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
         *,
         cache: Cache | None = None,
         at: Positions | None = None,
@@ -157,7 +157,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None = None,
-        mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
         *,
         cache: Cache | None = None,
         at: Positions | None = None,
@@ -168,7 +168,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None = None,
-        mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
         *,
         cache: Cache | None = None,
         at: Positions | None = None,
@@ -178,7 +178,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None = None,
-        mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
         *,
         cache: Cache | None = None,
         at: Positions | None = None,

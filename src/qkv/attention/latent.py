@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..i18n import Problem
 from . import masks
 from .cache import KVCache
-from .dispatch import attend
+from .dispatch import MaskLike, attend
 from .heads import check_input, check_sizes
 from .norms import RMSNorm
 from .positions import Positions, Rotary
@@ -80,7 +80,7 @@ class LatentAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
         *,
         cache: KVCache | None = None,
         at: Positions | None = None,

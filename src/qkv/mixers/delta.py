@@ -24,7 +24,7 @@ from .hf_weights import take_weights, unwoven
 from .state_cache import StateCache, Storage, check_groups, mix_from, tokens
 
 if TYPE_CHECKING:
-    from ..attention.masks import Mask
+    from ..attention.dispatch import MaskLike
     from ..attention.positions import Positions
 
 
@@ -87,12 +87,7 @@ class GatedDelta(nn.Module):
         return StateCache(batch, self.n_head, self.key_width, self.head_width, channels=channels, taps=taps, **where)
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Mask | Tensor | None = None,
-        *,
-        cache: StateCache | None = None,
-        at: Positions | None = None,
+        self, x: Tensor, mask: MaskLike = None, *, cache: StateCache | None = None, at: Positions | None = None
     ) -> Tensor:
         """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
 

@@ -201,10 +201,8 @@ def beginnings(documents: Tensor, keep: Tensor | None = None) -> Tensor:
 
 def _per_token(what: str, values: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """(B, H, N) of what is given per head, (H,), or per token."""
-    fits = values.shape == shape[1:2] if values.ndim == 1 else values.ndim == 3
-    if fits and values.ndim == 3:
-        fits = all(size in (1, whole) for size, whole in zip(values.shape, shape, strict=True))
-    if not fits:
+    per_token = values.ndim == 3 and all(s in (1, whole) for s, whole in zip(values.shape, shape, strict=True))
+    if not per_token and values.shape != shape[1:2]:
         raise Problem(
             "{what} is {shape}: give one number per head, ({heads},), or per token, {expected}",
             what=what,
@@ -212,7 +210,7 @@ def _per_token(what: str, values: Tensor, shape: tuple[int, int, int]) -> Tensor
             heads=shape[1],
             expected=shape,
         )
-    return (values[:, None] if values.ndim == 1 else values).expand(shape)
+    return (values if per_token else values[:, None]).expand(shape)
 
 
 def _check_decay(decay: Tensor) -> None:

@@ -23,7 +23,7 @@ from ..attention.positions import Positions, Rotary
 from .state_cache import StateCache, Storage, mix_from, tokens
 
 if TYPE_CHECKING:
-    from ..attention.masks import Mask
+    from ..attention.dispatch import MaskLike
 
 
 class Retention(nn.Module):
@@ -85,12 +85,7 @@ class Retention(nn.Module):
         return StateCache(batch, self.n_head, self.key_width, self.value_width, **where)
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Mask | Tensor | None = None,
-        *,
-        cache: StateCache | None = None,
-        at: Positions | None = None,
+        self, x: Tensor, mask: MaskLike = None, *, cache: StateCache | None = None, at: Positions | None = None
     ) -> Tensor:
         """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
 

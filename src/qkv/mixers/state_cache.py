@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..attention import masks
 from ..attention.cache import check_counts
+from ..attention.dispatch import MaskLike
 from ..attention.mask_algebra import Full
 from ..attention.positions import Positions
 from ..attention.rules import Band, Documents, Padding
@@ -122,9 +123,7 @@ class StateCache:
         self.longest, self.uniform, self._expected = 0, True, None
 
 
-def tokens(
-    mask: "masks.Mask | Tensor | None", x: Tensor, cache: StateCache | None
-) -> tuple[Tensor | None, Tensor | None]:
+def tokens(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor | None, Tensor | None]:
     """Which tokens of x (B, N, …) are real and which document each belongs to, (B, N) or None, from a mask as attention's.
 
     A tensor (B, N) says which are real. Of masks, those that a state can obey: causal, padding, documents, all joined by &.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..attention import masks
 from ..attention.cache import Cache, KVCache, WindowCache
+from ..attention.dispatch import MaskLike
 from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from ..i18n import Problem, _
@@ -134,8 +135,8 @@ class Transformer(nn.Module):
         ids: Tensor,
         source: Tensor | None = None,
         *,
-        mask: masks.Mask | Tensor | None = None,
-        source_mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
+        source_mask: MaskLike = None,
         types: Tensor | None = None,
         at: Tensor | None = None,
         source_at: Tensor | None = None,
@@ -168,12 +169,7 @@ class Transformer(nn.Module):
         __call__ = forward
 
     def encode(
-        self,
-        ids: Tensor,
-        mask: masks.Mask | Tensor | None = None,
-        types: Tensor | None = None,
-        *,
-        at: Tensor | None = None,
+        self, ids: Tensor, mask: MaskLike = None, types: Tensor | None = None, *, at: Tensor | None = None
     ) -> Tensor:
         """The encoder's states (B, N, C).
 
@@ -204,8 +200,8 @@ class Transformer(nn.Module):
         ids: Tensor,
         memory: Tensor | None = None,
         *,
-        mask: masks.Mask | Tensor | None = None,
-        memory_mask: masks.Mask | Tensor | None = None,
+        mask: MaskLike = None,
+        memory_mask: MaskLike = None,
         at: Tensor | None = None,
         cache: ModelCache | None = None,
     ) -> Tensor:
@@ -385,7 +381,7 @@ class Transformer(nn.Module):
         return describe(self, lang)
 
 
-def real(mask: masks.Mask | Tensor | None) -> masks.Mask:
+def real(mask: MaskLike) -> masks.Mask:
     """Which tokens are real, as a mask over keys."""
     if isinstance(mask, Tensor):
         return masks.padding(mask)
