@@ -18,7 +18,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, TypedDict
 
 import torch
-from torch import Tensor
 
 from ..attention.dispatch import NotFinite
 from ..disk.atomic_files import atomic_write
@@ -29,7 +28,7 @@ from .checkpoint import Optimizers
 from .optim import set_rate
 from .parallelize import World
 from .settings import DtypeName, Settings
-from .tasks import Forward, Task
+from .tasks import Forward, Task, counted
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -163,7 +162,7 @@ def gradients(forward: Forward, task: Task, settings: Settings, step: int, world
     torch.manual_seed((settings.seed << 32) + step * 1024 + world.rank)  # dropout is a function of (seed, step) too
     batch = world.mine(task.batch(settings.seed, step, settings.batch))
     pieces = [tuple(part.chunk(settings.accumulate)[i] for part in batch) for i in range(settings.accumulate)]
-    count = world.total(sum((_count(piece) for piece in pieces), torch.zeros((), device=world.device)))
+    count = world.total(sum((counted(piece[-1]).float() for piece in pieces), torch.zeros((), device=world.device)))
     total = torch.zeros((), device=world.device)
     for number, piece in enumerate(pieces):
         with world.only_last(forward, last=number == len(pieces) - 1), precision(settings.dtype, world.device):
@@ -207,10 +206,6 @@ class Speed:
 
     def pause(self) -> None:
         self.since = time.perf_counter()
-
-
-def _count(piece: tuple[Tensor, ...]) -> Tensor:
-    return (piece[-1] != -100).sum().float()
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from ..disk.run_folder import State, check
 from ..formats.model_files import base_of, config_of, empty
 from ..i18n import Problem
 from ..library import store
-from ..model.config import Config
 from ..model.transformer import Transformer
 from .lock import RunLock, lock_first
 from .loop import Report, train
@@ -156,7 +155,11 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
     base = None if place is not None and settings.lora is None else record["base"]
     tokenizer = text.load(folder)
     task = open_task(record, folder, tokenizer, config, settings)
-    watch = _watch(record, folder, tokenizer, config)
+    watch = None
+    if record["watch"] is not None:
+        from .watch import Watch
+
+        watch = Watch(folder, record["watch"], tokenizer, config.context if config.position == "learned" else None)
     check_memory(config, settings, world)
     if is_new:  # only now: what can't be trained is refused before config.json makes the folder a run
         record["why"] += task_reasons(task, settings.row)
@@ -183,14 +186,6 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
         why.append(("why.world", change))
     tuned, thread_count = record["base"] is not None, record["threads"]
     return Run(folder, task, model, settings, optimizers, watch, state, world, why, tuned, thread_count, lock)
-
-
-def _watch(record: RunRecord, folder: Path, tokenizer: text.Tokenizer, config: Config) -> Watch | None:
-    if record["watch"] is None:
-        return None
-    from .watch import Watch
-
-    return Watch(folder, record["watch"], tokenizer, config.context if config.position == "learned" else None)
 
 
 @contextmanager

@@ -150,7 +150,10 @@ def open_task(record: RunRecord, folder: Path, spoken: text.Tokenizer, config: C
     """The task of a run, made of what lies in its folder."""
     kind = record["data"]["kind"]
     if record["task"] == "classify":
-        return _classification(record["data"]["labels"], folder, spoken, settings.row or config.context)
+        seen, unseen = _pairs(folder)
+        labels, row = record["data"]["labels"], settings.row or config.context
+        texts, held_texts = (text.LabelledTexts(some, labels, spoken, row) for some in (seen, unseen))
+        return Classification(texts, held_texts, spoken, unseen[:6])
     if record["task"] == "translate":
         return _translation(kind, folder, spoken, config)
     if kind == "chats":
@@ -178,11 +181,10 @@ def task_reasons(task: Task, row: int | None) -> list[Reason]:
     ]
 
 
-def _classification(labels: list[str], folder: Path, spoken: text.Tokenizer, row: int) -> Task:
+def _pairs(folder: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Those to learn from and those to test with, one at least."""
     seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
-    unseen = unseen or seen[-1:]
-    learned, held = (text.LabelledTexts(texts, labels, spoken, row) for texts in (seen, unseen))
-    return Classification(learned, held, spoken, unseen[:6])
+    return seen, unseen or seen[-1:]
 
 
 def _chats(folder: Path) -> tuple[list[Messages], list[Messages]]:
@@ -206,8 +208,7 @@ def _translation(kind: DataKind, folder: Path, spoken: text.Tokenizer, config: C
         learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
         examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
     else:
-        seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
-        unseen = unseen or seen[-1:]
+        seen, unseen = _pairs(folder)
         examples = [source for source, _ in unseen[:6]]
         learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
     longest = max(learned.longest, held.longest)
