@@ -262,13 +262,11 @@ def parse(text: str, real: Sequence[bool] | None = None) -> Mask:
         return padding([real])
     if name not in WORDS:
         near = nearest(name, WORDS)
-        key = (
-            _("no mask is called {name}. Did you mean {near}? There are {words}")
-            if near
-            else _("no mask is called {name}; there are {words}")
-            if name
-            else _("the name of a mask is missing; there are {words}")
-        )
+        key = _("no mask is called {name}; there are {words}")
+        if near:
+            key = _("no mask is called {name}. Did you mean {near}? There are {words}")
+        elif not name:
+            key = _("the name of a mask is missing; there are {words}")
         raise Problem(key, name=name, near=near, words=all_of(WORDS.values()))
     least, most = {"causal": (0, 0), "full": (0, 0), "window": (1, 2), "prefix": (1, 1)}.get(name, (1, 10**6))
     try:

@@ -89,16 +89,14 @@ class Tiles(InNotebook):
         before = -np.inf
         for tile in self.tiles:
             new, hidden = tile.largest[row], tile.best[row] == -np.inf
-            key = (
-                _("keys {low} to {high}: all hidden by the mask; nothing changes")
-                if hidden
-                else _("keys {low} to {high}: maximum {new}; nothing was summed before")
-                if before == -np.inf
-                else _(
-                    "keys {low} to {high}: maximum {old} → {new}; what was summed so far is multiplied by e^(old − new) = "
-                    "{shrink}"
-                )
+            key = _(
+                "keys {low} to {high}: maximum {old} → {new}; what was summed so far is multiplied by e^(old − new) = "
+                "{shrink}"
             )
+            if hidden:
+                key = _("keys {low} to {high}: all hidden by the mask; nothing changes")
+            elif before == -np.inf:
+                key = _("keys {low} to {high}: maximum {new}; nothing was summed before")
             span = dict(
                 low=tile.keys.start, high=tile.keys.stop - 1, old=text_grid.number(before), new=text_grid.number(new)
             )

@@ -229,14 +229,12 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
     if longest + max(most - 1, 0) > context:
         sentence = _("the {what} has {longest} tokens, but this model learned {context} positions: shorten the {what}")
         if most:
-            sentence = (
-                _(
-                    "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what} or ask for {room} at most"
-                )
-                if longest <= context
-                else _(
-                    "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what}"
-                )
+            sentence = _(
+                "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what}"
+            )
+        if most and longest <= context:
+            sentence = _(
+                "the {what} has {longest} tokens and {most} more were asked for, but this model learned {context} positions: shorten the {what} or ask for {room} at most"
             )
         room = context - longest + 1
         raise Problem(sentence, what=NAMES[what], longest=longest, most=most, context=context, room=room)

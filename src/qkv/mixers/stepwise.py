@@ -147,10 +147,8 @@ def mixing(
     """
     q, k, v, gamma = (np.asarray(t, np.float64) for t in (q, k, v, decay))
     beta = None if write is None else np.asarray(write, np.float64)
-    if not ((gamma > 0) & (gamma <= 1)).all():
-        raise Problem(
-            "γ is {value}: a decay is above 0 and up to 1", value=float(gamma[~((gamma > 0) & (gamma <= 1))][0])
-        )
+    if (wrong := gamma[~((gamma > 0) & (gamma <= 1))]).size:
+        raise Problem("γ is {value}: a decay is above 0 and up to 1", value=float(wrong[0]))
     if not isinstance(chunk, int) or chunk < 1:
         raise Problem("chunk is {chunk}: give a whole number of tokens, 1 or more", chunk=repr(chunk))
     n, log = len(v), np.log(gamma)

@@ -169,15 +169,13 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
             ]
         )
     lines = [headline(config, lang), "", *text_grid.aligned(table), ""]
-    note = (
-        _(
+    note = _(
+        "FLOPs: the matrix products of one token that sees a context of {context}, a multiply and an add counted as 2."
+    )
+    if config.kind == "encoder-decoder":
+        note = _(
             "FLOPs: the matrix products of one source token read and one target token written, each seeing a context of {context}, a multiply and an add counted as 2."
         )
-        if config.kind == "encoder-decoder"
-        else _(
-            "FLOPs: the matrix products of one token that sees a context of {context}, a multiply and an add counted as 2."
-        )
-    )
     lines.append(say(note, lang, context=f"{config.context:,}"))
     if each := cache_bytes(model):
         lines.append(_cache(model, each, lang))

@@ -219,17 +219,15 @@ def _finite(run: Path, step: int, settings: Settings) -> Iterator[None]:
 
 def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
     kept = newest(run / CHECKPOINTS)
-    key = (
-        _(
+    key = _(
+        "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; the last good "
+        "checkpoint is {kept}. Try a smaller --lr, or look for broken text in the data"
+    )
+    if kept is None:
+        key = _(
             "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; there is no "
             "checkpoint yet. Try a smaller --lr, or look for broken text in the data"
         )
-        if kept is None
-        else _(
-            "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; the last good "
-            "checkpoint is {kept}. Try a smaller --lr, or look for broken text in the data"
-        )
-    )
     return Problem(key, loss=loss, step=step + 1, seed=settings.seed, batch=step, kept=kept)
 
 

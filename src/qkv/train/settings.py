@@ -189,11 +189,9 @@ def known(changes: Changes) -> Changes:
     for name in named:
         if name not in every and not name.startswith("experts."):
             near = nearest(name, every)
-            key = (
-                _("there is no setting {name}; did you mean '{near}'? All: {words}")
-                if near
-                else _("there is no setting {name}. All: {words}")
-            )
+            key = _("there is no setting {name}. All: {words}")
+            if near:
+                key = _("there is no setting {name}; did you mean '{near}'? All: {words}")
             raise Problem(key, name=repr(name), near=near, words=all_of(every))
     return named
 
