@@ -15,56 +15,53 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
 
+from ...attention import masks
+from ...attention.dispatch import Call
+from ...attention.mask_algebra import Full
+from ...attention.masks import Mask
+from ...attention.rules import Band, Padding
 from ...disk.atomic_files import save_tensors
 from ...i18n import Message, Problem, quoted
+from ...mixers.calls import Mixing
+from ...model.experts import Routing
+from .token_labels import Tokens
+from .trace_parts import Projection, Turning
 from .trace_schema import Header, WrongTrace, check
-
-if TYPE_CHECKING:
-    import torch
-
-    from ...attention.dispatch import Call
-    from ...attention.masks import Mask
-    from ...mixers.calls import Mixing
-    from .token_labels import Tokens
-    from .traces import Trace
+from .traces import Trace
 
 FORMAT = "qkv trace 1"
-Tensors: TypeAlias = "dict[str, torch.Tensor]"
+Tensors = dict[str, torch.Tensor]
+# What the header says of a call; its tensors, by name, that may be kept in half precision; and those kept as they are.
+_Kept = tuple[Header, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]
 # What a file that is no trace can lead to.
 WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     """Write a trace; with `half` in float16."""
-    import torch
-
-    from ...mixers.calls import Mixing
-
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
-    described: dict[str, list[dict[str, object]]] = {part: [] for part in trace.calls}
+    calls: Header = {}
     for part, layers in trace.calls.items():
+        each = []
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
-            if isinstance(call, Mixing):
-                described[part].append(_mixing(name, call, tensors, dtype))
-                continue
-            for what in ("q", "k", "v", "sinks"):
-                if (tensor := getattr(call, what)) is not None:
-                    tensors[f"{name}.{what}"] = tensor.detach().to(dtype)
-            if call.bias is not None:
-                distances = distances_of(call.bias)
-                key, kept = ("bias", call.bias) if distances is None else ("distances", distances)
-                tensors[f"{name}.{key}"] = kept.detach().float()
-            described[part].append(
-                {"scale": call.scale, "softcap": call.softcap, "mask": _describe(name, call, tensors)}
-            )
+            told, kept, exact = _mixing(call) if isinstance(call, Mixing) else _attention(name, call)
             if name in trace.outputs:
-                tensors[f"{name}.o"] = trace.outputs[name].weight.detach().to(dtype)
+                kept["o"] = trace.outputs[name].weight
+            tensors |= {f"{name}.{what}": t.to(dtype) for what, t in kept.items() if t is not None}
+            tensors |= {f"{name}.{what}": t for what, t in exact.items() if t is not None}
+            each.append(told)
+        # Layers that are all alike, as most are, are described once.
+        calls[part] = {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
+    for part, numbers in trace.numbers.items():
+        calls[part]["numbers"] = list(numbers)
     tokens = {}
     for part in trace.calls:
         tokens[part] = {"queries": [_plain(t) for t in trace.queries[part]]}
@@ -73,19 +70,11 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     more = {key: value for key, value in trace.more.items() if isinstance(value, str | int | float | None)}
     if "logits" in trace.more:
         tensors["logits"] = trace.more["logits"].to(dtype)
-    # Layers that are all alike, as most are, are described once.
-    calls = {
-        part: {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
-        for part, each in described.items()
-    }
-    for part, numbers in trace.numbers.items():
-        calls[part]["numbers"] = list(numbers)
     for name, routing in trace.routing.items():
         tensors[f"experts.{name}.chosen"] = routing.chosen.to(torch.int32)
         tensors[f"experts.{name}.shares"] = routing.shares.float()
     if trace.turning is not None:
-        turning = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
-        tensors["turning"] = turning
+        tensors["turning"] = torch.tensor([trace.turning.stretch, *trace.turning.frequencies], dtype=torch.float64)
     header = dict(
         format=FORMAT, model=trace.model, text=trace.text, tokens=tokens, calls=calls, dtype=str(dtype), more=more
     )
@@ -98,9 +87,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
 
 
 def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
-    """(header, arrays) of a trace file, without torch. The header is checked before any tensor is read."""
-    from safetensors import SafetensorError, safe_open
-
+    """(header, arrays) of a trace file. The header is checked before any tensor is read."""
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise Problem("{file} is not a readable trace: {error}", file=path, error=Message("it is no regular file"))
     try:
@@ -132,14 +119,6 @@ def _unreadable(path: Path, error: BaseException) -> Problem:
 
 def load(path: Path) -> Trace:
     """A trace as it was; halves are computed with in float32."""
-    import torch
-
-    from ...attention.dispatch import Call
-    from ...mixers.calls import Mixing
-    from ...model.experts import Routing
-    from .token_labels import Tokens
-    from .traces import Projection, Trace, Turning
-
     header, arrays = read(path)
     try:
         stretch, *frequencies = arrays.pop("turning", np.zeros(1)).tolist()
@@ -148,44 +127,31 @@ def load(path: Path) -> Trace:
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
         calls: dict[str, list[Call | Mixing]] = {}
         outputs = {}
-        told_of = [
-            (f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0])
-            for part, told in header["calls"].items()
-            for at, i in enumerate(told.get("numbers", range(told["layers"])))
-        ]
-        for name, told in told_of:
-            q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
-            if name.startswith("mixers."):
-                decay, write, keep, resets = (tensors.get(f"{name}.{w}") for w in ("decay", "write", "real", "resets"))
-                assert decay is not None  # `check` saw to it
-                layer = name.replace("mixers", "decoder")
-                call = Mixing(q, k, v, decay, told["scale"], write, None, keep, resets, layer)
-                calls.setdefault("mixers", []).append(call)
-                continue
-            bias = tensors.get(f"{name}.bias")
-            if (distances := tensors.get(f"{name}.distances")) is not None:
-                bias = _spread(distances, q.shape[2], k.shape[2])
-            mask = _mask(name, told["mask"], tensors)
-            mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-            sinks = tensors.get(f"{name}.sinks")
-            attention = Call(q, k, v, mask, told["scale"], bias, told["softcap"], sinks, name)
-            calls.setdefault(name.split(".")[0], []).append(attention)
-            if f"{name}.o" in tensors:
-                outputs[name] = Projection(tensors[f"{name}.o"])
-
-        def side(part: str, which: str) -> list[Tokens]:
-            return [
-                Tokens(
-                    tuple(t["pieces"]), tuple(t["special"]), tuple(t["ids"]), tuple((w, a, b) for w, a, b in t["whole"])
-                )
-                for t in header["tokens"][part].get(which, header["tokens"][part]["queries"])
-            ]
-
-        queries, keys = ({part: side(part, which) for part in calls} for which in ("queries", "keys"))
+        numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
+        for part, told in header["calls"].items():
+            calls[part] = []
+            for at, i in enumerate(numbers.get(part, range(told["layers"]))):
+                name, each = f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0]
+                if part == "mixers":
+                    q, k, v, decay = (tensors[f"{name}.{what}"] for what in ("q", "k", "v", "decay"))
+                    write, keep, resets = (tensors.get(f"{name}.{what}") for what in ("write", "real", "resets"))
+                    mixing = Mixing(q, k, v, decay, each["scale"], write, None, keep, resets, f"decoder.{i}")
+                    calls[part].append(mixing)
+                    continue
+                q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
+                bias, distances, sinks, o = (tensors.get(f"{name}.{w}") for w in ("bias", "distances", "sinks", "o"))
+                bias = bias if distances is None else _spread(distances, q.shape[2], k.shape[2])
+                mask = _mask(name, each["mask"], tensors)
+                mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+                calls[part].append(Call(q, k, v, mask, each["scale"], bias, each["softcap"], sinks, name))
+                if o is not None:
+                    outputs[name] = Projection(o)
+        sides = {part: header["tokens"][part] for part in calls}
+        queries = {part: [_tokens(t) for t in side["queries"]] for part, side in sides.items()}
+        keys = {part: [_tokens(t) for t in side.get("keys", side["queries"])] for part, side in sides.items()}
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
         if header.get("dtype") == "torch.float16":
             more["precision"] = "float16"  # kept when it is saved again, in whatever precision
-        numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
         routing = {
             name: Routing(name, tensors[f"experts.{name}.chosen"].long(), tensors[f"experts.{name}.shares"], count)
             for name, count in header.get("experts", {}).items()
@@ -199,42 +165,40 @@ def _plain(tokens: Tokens) -> dict[str, object]:
     return {"pieces": tokens.pieces, "special": tokens.special, "ids": tokens.ids, "whole": tokens.whole}
 
 
-def _mixing(name: str, call: Mixing, tensors: Tensors, dtype: torch.dtype) -> dict[str, object]:
-    """A mixer's tensors, and what the header says of it. Logarithms of decays are summed over the text: never in half."""
+def _tokens(plain: Header) -> Tokens:
+    whole = tuple((text, first, end) for text, first, end in plain["whole"])
+    return Tokens(tuple(plain["pieces"]), tuple(plain["special"]), tuple(plain["ids"]), whole)
+
+
+def _mixing(call: Mixing) -> _Kept:
+    """A mixer's. Logarithms of decays are summed over the text: never in half."""
     kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
-    tensors |= {f"{name}.{what}": t.detach().to(dtype) for what, t in kept.items() if t is not None}
-    marks = {"decay": call.decay.detach().float(), "real": call.keep, "resets": call.resets}
-    tensors |= {f"{name}.{what}": t for what, t in marks.items() if t is not None}
-    return {"scale": call.scale, "softcap": None, "mask": []}
+    exact = {"decay": call.decay.float(), "real": call.keep, "resets": call.resets}
+    return {"scale": call.scale, "softcap": None, "mask": []}, kept, exact
 
 
-def _describe(name: str, call: Call, tensors: Tensors) -> list[list[object]]:
-    """The mask as words, its lengths and marks as tensors; dense where it has no such form."""
-    import torch
-
-    from ...attention.mask_algebra import Full
-    from ...attention.rules import Band, Padding
-
+def _attention(name: str, call: Call) -> _Kept:
+    """An attention's. The mask as words, its lengths and marks as tensors; dense where it has no such form."""
+    kept = {"q": call.q, "k": call.k, "v": call.v, "sinks": call.sinks}
+    exact: dict[str, torch.Tensor | None] = {}
+    if call.bias is not None:
+        distances = distances_of(call.bias)
+        exact = {"bias": call.bias.float()} if distances is None else {"distances": distances.float()}
     told: list[list[object]] = []
     terms = call.mask.terms()
     if not all(isinstance(rule, Full | Band | Padding) for rule in terms):
-        tensors[f"{name}.mask"] = call.allowed()
-        return [["dense"]]
+        told, exact["mask"], terms = [["dense"]], call.allowed(), ()
     for rule in terms:
         if isinstance(rule, Band):
             told.append(["band", rule.left, rule.right])
         elif isinstance(rule, Padding):
             kind = "real" if rule.lengths is None else "lengths"
-            key = f"{name}.{kind}{len(told)}"
-            tensors[key] = torch.as_tensor(getattr(rule, kind))
-            told.append([kind, key])
-    return told
+            exact[f"{kind}{len(told)}"] = torch.as_tensor(getattr(rule, kind))
+            told.append([kind, f"{name}.{kind}{len(told)}"])
+    return {"scale": call.scale, "softcap": call.softcap, "mask": told}, kept, exact
 
 
 def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
-    from ...attention import masks
-    from ...attention.rules import Band
-
     made = masks.full()
     for kind, *values in told:
         if kind == "dense":
@@ -251,8 +215,6 @@ def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
 
 def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
     """A bias that depends on the distance alone, as one number per head and distance j − i: (H, N + M − 1)."""
-    import torch
-
     table = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
     if table.shape[0] != 1 or 1 in table.shape[2:]:
         return None
@@ -262,8 +224,6 @@ def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
 
 def _spread(distances: torch.Tensor, n: int, m: int) -> torch.Tensor:
     """The other way: (1, H, N, M)."""
-    import torch
-
     heads = distances.shape[0]
     wide = distances.contiguous()
     # Row i begins N − 1 − i numbers further left: a window that slides back by one per row.
