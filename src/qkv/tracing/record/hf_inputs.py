@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from ...i18n import Notice, Problem, all_of, one_of, quoted
 from ..views.token_labels import Tokens
 from .hf_attention import OTHER_SENSES, Inputs, PretrainedModel, context_of, side_of
-from .model_protocol import MOST, Given, too_long, uneven
+from .model_protocol import MOST, Given, targets_of, too_long
 from .streaming import Stopped
-from .tokenizer_protocol import AnyTokenizer, ids_of, made_by_theirs, reader_of
+from .tokenizer_protocol import AnyTokenizer, ids_of, made_by_theirs, padded, reader_of
 
 OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
 POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
@@ -103,15 +103,9 @@ def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, t
         return {}
     if target is None:
         return _rows(model, said(model, inputs, tokenizer), "decoder_")
-    if isinstance(target, Tensor):
-        target = target.tolist()
-    texts: Any = [target] if isinstance(target, str) or isinstance(target[0], int) else list(target)
-    reader = reader_of(tokenizer)
-    rows = [reader.target(row) if isinstance(row, str) else list(row) for row in texts]
-    if len(rows) != items(inputs):
-        raise uneven(items(inputs), len(rows))
+    rows = targets_of(target, tokenizer, items(inputs))
     roles = (_role(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
-    start = next((i for i in roles if i is not None), 0)
+    start: Any = next((i for i in roles if i is not None), 0)
     rows = [row if row[:1] == [start] else [start, *row] for row in rows]
     return _rows(model, [_until_the_end(model, row, tokenizer) for row in rows], "decoder_")
 
@@ -244,22 +238,12 @@ def _telling(model: PretrainedModel) -> Iterator[None]:
 
 
 def tokens_of(tokenizer: AnyTokenizer, inputs: Inputs, prefix: str = "") -> list[Tokens]:
-    """Labels of every row; padding, on whichever side, is special."""
+    """Labels of every row."""
     ids = inputs[f"{prefix}input_ids"].tolist()
     real = inputs.get(f"{prefix}attention_mask")
     marks = [[True] * len(row) for row in ids] if real is None or real.ndim != 2 else (real > 0).tolist()
-    made, reader = [], reader_of(tokenizer)
-    for row, mark in zip(ids, marks, strict=True):
-        places = [i for i, here in enumerate(mark) if here]
-        tokens = reader.tokens(row[i] for i in places)
-        pieces, special = ["[PAD]"] * len(row), [True] * len(row)
-        for i, piece, is_special in zip(places, tokens.pieces, tokens.special, strict=True):
-            pieces[i], special[i] = piece, is_special
-        whole = [(label, places[first], places[end - 1] + 1) for label, first, end in tokens.whole]
-        whole += [("[PAD]", i, i + 1) for i, here in enumerate(mark) if not here]
-        whole.sort(key=lambda group: group[1])
-        made.append(Tokens(tuple(pieces), tuple(special), tuple(row), tuple(whole)))
-    return made
+    reader = reader_of(tokenizer)
+    return [padded(reader, row, mark) for row, mark in zip(ids, marks, strict=True)]
 
 
 def places(model: PretrainedModel, inputs: Inputs, count: int) -> Tokens:

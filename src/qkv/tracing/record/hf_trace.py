@@ -27,7 +27,7 @@ from ...attention.mask_algebra import Mask
 from ...attention.rules import Band
 from ...i18n import Problem, _, all_of
 from ...mixers.calls import Mixing
-from ..views.token_labels import CUT, END, PARTS, Tokens
+from ..views.token_labels import CUT, END, PARTS
 from ..views.traces import Projection, Trace
 from . import hf_mixers
 from .chunking import chunks, is_long, join_call
@@ -62,7 +62,7 @@ from .hf_inputs import (
     target_of,
     tokens_of,
 )
-from .model_protocol import MOST, TraceRequest
+from .model_protocol import MOST, TraceRequest, sides_of
 from .tokenizer_protocol import AnyTokenizer
 
 if TYPE_CHECKING:
@@ -412,7 +412,7 @@ def _made(
 
 def _sides(
     model: PretrainedModel, calls: dict[str, list[Call | Mixing]], inputs: Inputs, tokenizer: AnyTokenizer
-) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
+) -> tuple[Sides, Sides]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
     queries, keys = _texts(model, inputs, tokenizer, calls, calls)
@@ -446,7 +446,7 @@ def _texts(
     tokenizer: AnyTokenizer,
     calls: dict[str, list[Call | Mixing]],
     parts: Iterable[str],
-) -> tuple[dict[str, list[Tokens]], dict[str, list[Tokens]]]:
+) -> tuple[Sides, Sides]:
     """The tokens on both sides of these parts; what has no words (pictures, a memory from elsewhere) is as long as its
     calls say."""
     source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
@@ -459,6 +459,4 @@ def _texts(
     elif "cross" in calls:  # to states that came from elsewhere: they have no words
         memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
     ahead = [tokens.ahead() for tokens in answer]
-    sides = {"encoder": (source, source), "decoder": (answer, answer), "cross": (ahead, memory)}
-    sides["mixers"] = sides["decoder"]
-    return {part: sides[part][0] for part in parts}, {part: sides[part][1] for part in parts}
+    return sides_of(parts, source, answer, ahead, memory)

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 from ...i18n import Problem
+from ..views.token_labels import Tokens
 from ..views.traces import Trace
-from .tokenizer_protocol import AnyTokenizer, Inputs
+from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, listed, reader_of
 
 if TYPE_CHECKING:
-    from .streaming import Follower
+    from .streaming import Follower, Sides
 
 MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
 
@@ -94,6 +95,27 @@ def model_of(model: object) -> Model:
     from .hf_model import HFModel
 
     return HFModel(model)
+
+
+def targets_of(target: Given, tokenizer: AnyTokenizer, texts: int) -> Rows:
+    """Token ids of what is to be said to each of so many texts, as the tokenizer makes them."""
+    given: list[Any] = [target] if isinstance(target, str) else list(listed(target))
+    given = [given] if given and isinstance(given[0], int) else given
+    reader = reader_of(tokenizer)
+    rows = [reader.target(text) if isinstance(text, str) else list(listed(text)) for text in given]
+    if len(rows) != texts:
+        raise uneven(texts, len(rows))
+    return rows
+
+
+def sides_of(
+    parts: Iterable[str], source: list[Tokens], target: list[Tokens], ahead: list[Tokens], memory: list[Tokens]
+) -> tuple[Sides, Sides]:
+    """The tokens that ask and those that are looked at, by part; a row of cross-attention is known by the word it makes,
+    `ahead`."""
+    asking = {"encoder": source, "decoder": target, "cross": ahead, "mixers": target}
+    asked = asking | {"cross": memory}
+    return {part: asking[part] for part in parts}, {part: asked[part] for part in parts}
 
 
 def uneven(sources: int, targets: int) -> Problem:

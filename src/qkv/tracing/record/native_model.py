@@ -27,8 +27,8 @@ from ...model.layers import Block, StateMixer
 from ..views.token_labels import CUT, END, PARTS, Tokens
 from ..views.traces import Projection, Trace, Turning
 from .chunking import chunks, is_long, join_call
-from .model_protocol import MOST, Given, Layer, Question, TraceRequest, too_long, uneven
-from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, ids_of, listed, reader_of
+from .model_protocol import MOST, Given, Layer, Question, TraceRequest, sides_of, targets_of, too_long
+from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, ids_of, padded, reader_of
 
 if TYPE_CHECKING:
     from ...model.transformer import Transformer
@@ -106,15 +106,13 @@ class NativeModel:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
         source = _tokens(tokenizer, rows)
         target = source if said is rows else _tokens(tokenizer, said)
-        sides = {"encoder": (source, source), "decoder": (target, target), "cross": (target, source)}
-        sides["mixers"] = sides["decoder"]
-        queries, keys = ({part: sides[part][side] for part in self.heads()} for side in (0, 1))
-        if "cross" in queries:  # a row of cross-attention is known by the word it makes
+        ahead = target
+        if target is not source:
             # The longest of a batch is the one that was cut.
             longest = max(map(len, said))
             ends = [CUT if most is not None and len(row) == longest else END for row in said]
-            queries["cross"] = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
-        return queries, keys
+            ahead = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
+        return sides_of(self.heads(), source, target, ahead, source)
 
     def question(self, given: Given | Inputs, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
         """Rows of different lengths are padded on the right."""
@@ -282,12 +280,7 @@ def _said(model: Transformer, rows: Rows, tokenizer: Any, target: Given | None) 
             raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
         found = translate_ids(model, tokenizer, rows, most=MOST)
     else:
-        given = [target] if isinstance(target, str) else list(listed(target))
-        given = [given] if given and isinstance(given[0], int) else given
-        reader = reader_of(tokenizer)
-        found = [reader.target(text) if isinstance(text, str) else list(listed(text)) for text in given]
-        if len(found) != len(rows):
-            raise uneven(len(rows), len(found))
+        found = targets_of(target, tokenizer, len(rows))
     start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
     return [[*start, *ids] for ids in found]
 
@@ -299,22 +292,9 @@ def _cut(model: Transformer, said: Rows) -> int | None:
 
 
 def _tokens(tokenizer: AnyTokenizer, rows: Rows) -> list[Tokens]:
-    """Labels of every row; short ones are filled up with padding, which is special."""
-    length = max(map(len, rows))
-    made, reader = [], reader_of(tokenizer)
-    for row in rows:
-        tokens = reader.tokens(row)
-        missing = length - len(row)
-        if missing:
-            fill = tuple(("[PAD]", len(row) + i, len(row) + i + 1) for i in range(missing))
-            tokens = Tokens(
-                tokens.pieces + ("[PAD]",) * missing,
-                tokens.special + (True,) * missing,
-                tokens.ids,
-                tokens.whole + fill,
-            )
-        made.append(tokens)
-    return made
+    """Labels of every row; short ones are filled up with padding."""
+    length, reader = max(map(len, rows)), reader_of(tokenizer)
+    return [padded(reader, row, [i < len(row) for i in range(length)]) for row in rows]
 
 
 def _group(calls: list[Call | Mixing]) -> tuple[dict[str, list[Call | Mixing]], dict[str, tuple[int, ...]]]:

@@ -35,26 +35,20 @@ AnyTokenizer: TypeAlias = "Tokenizer | HFTokenizer | None"
 class Reader(Protocol):
     """A tokenizer as far as looking needs it; an id is None where there is no such token."""
 
-    @property
-    def eos(self) -> int | None:
-        """What ends a text."""
-
-    @property
-    def mask(self) -> int | None:
-        """What hides a word."""
-
-    @property
-    def unknown(self) -> int | None:
-        """What stands for a word it doesn't know."""
+    eos: int | None  # what ends a text
+    mask: int | None  # what hides a word
+    unknown: int | None  # what stands for a word it doesn't know
 
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
         """The ids of a text; `framed` by what the tokenizer puts around it."""
 
     def batch(self, texts: Sequence[str]) -> Inputs:
         """`input_ids` of texts, framed, and beside them what else the tokenizer says of them."""
+        return {"input_ids": [self.ids(text) for text in texts]}
 
     def source(self, rows: Rows) -> Rows:
-        """Framed ids as an encoder-decoder reads them: ended."""
+        """Framed ids as an encoder-decoder reads them: ended, where the tokenizer didn't see to it when it framed them."""
+        return rows
 
     def target(self, text: str) -> list[int]:
         """The ids of a text that a decoder is to say."""
@@ -113,7 +107,7 @@ def _real(ids: Rows, real: Rows) -> Rows:
     return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
 
 
-class NativeReader:
+class NativeReader(Reader):
     """A tokenizer of ours (qkv.text)."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -124,9 +118,6 @@ class NativeReader:
         if not framed:
             return list(self.tokenizer.encode(text))
         return self.tokenizer.frame(self.tokenizer.encode(text, special=True))
-
-    def batch(self, texts: Sequence[str]) -> Inputs:
-        return {"input_ids": [self.ids(text) for text in texts]}
 
     def source(self, rows: Rows) -> Rows:
         if self.eos is None:
@@ -144,7 +135,7 @@ class NativeReader:
         return _tokens(ids, self.tokenizer.special_ids, self.tokenizer)
 
 
-class HFReader:
+class HFReader(Reader):
     """A tokenizer of transformers."""
 
     def __init__(self, tokenizer: HFTokenizer) -> None:
@@ -162,9 +153,6 @@ class HFReader:
         kept = ("input_ids", "attention_mask", "token_type_ids") if pads else ("input_ids",)
         return {key: made[key] for key in kept if key in made}
 
-    def source(self, rows: Rows) -> Rows:
-        return rows  # as the tokenizer framed them
-
     def target(self, text: str) -> list[int]:
         return list(self.tokenizer(text_target=text)["input_ids"])
 
@@ -181,19 +169,13 @@ class HFReader:
         return Tokens(tuple(self.tokenizer.decode([i]) for i in ids), tuple(i in special for i in ids), tuple(ids))
 
 
-class NoReader:
+class NoReader(Reader):
     """No tokenizer: tokens are called by their numbers, and a text can't be read."""
 
     eos = mask = unknown = None
 
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
         raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
-
-    def batch(self, texts: Sequence[str]) -> Inputs:
-        return {"input_ids": [self.ids(text) for text in texts]}
-
-    def source(self, rows: Rows) -> Rows:
-        return rows
 
     def target(self, text: str) -> list[int]:
         return self.ids(text)
@@ -204,6 +186,21 @@ class NoReader:
     def tokens(self, ids: Iterable[int]) -> Tokens:
         ids = [int(i) for i in ids]
         return Tokens(tuple(f"[{i}]" for i in ids), ids=tuple(ids))
+
+
+def padded(reader: Reader, row: Sequence[int], real: Sequence[bool]) -> Tokens:
+    """Labels of a row of ids at the places that are `real`; the others, on whichever side, are padding, which is special."""
+    places = [i for i, here in enumerate(real) if here]
+    tokens = reader.tokens(row[i] for i in places)
+    if len(places) == len(real):
+        return tokens
+    pieces, special = ["[PAD]"] * len(real), [True] * len(real)
+    for i, piece, is_special in zip(places, tokens.pieces, tokens.special, strict=True):
+        pieces[i], special[i] = piece, is_special
+    whole = [(label, places[first], places[end - 1] + 1) for label, first, end in tokens.whole]
+    whole += [("[PAD]", i, i + 1) for i, here in enumerate(real) if not here]
+    whole.sort(key=lambda group: group[1])
+    return Tokens(tuple(pieces), tuple(special), tuple(row), tuple(whole))
 
 
 def _tokens(ids: list[int], special: Iterable[int], ours: Tokenizer) -> Tokens:

@@ -100,7 +100,6 @@ def _batches(texts: Any) -> list[Any]:
 
 def _question(model: object, given: Given, tokenizer: AnyTokenizer, target: Any) -> Asked:
     """(run, ids, labels): what is asked of each place, −100 where nothing is."""
-    target = [target] if isinstance(target, str) or (target is not None and isinstance(target[0], int)) else target
     asked = model_of(model)
     run, ids, real = asked.question(given, tokenizer, target)
     labels = torch.full_like(ids, -100)
