@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
-from ...i18n import Problem
+from ...i18n import Problem, _
 
 LANGUAGES = ("en", "zh")
 
@@ -39,6 +40,22 @@ class Sentence:
 
     def __str__(self) -> str:
         return self.text
+
+
+class _Line(NamedTuple):
+    """A line with a word, in its columns."""
+
+    file: str
+    number: int
+    columns: list[str]
+
+    def wrong(self, why: str, **values: object) -> Problem:
+        """The problem of it."""
+        return Problem(why, file=self.file, line=self.number, **values)
+
+
+# What is written, in order: its line, its form, whether a space follows, the words in it with their numbers.
+_Surface = list[tuple[_Line, str, bool, list[tuple[int, str]]]]
 
 
 def shipped(languages: Sequence[str] = LANGUAGES) -> list[Sentence]:
@@ -70,22 +87,17 @@ def parse(text: str, file: str = "") -> list[Sentence]:
     """The sentences of a text in CoNLL-U; a line that is wrong is named."""
     found: list[Sentence] = []
     comments: dict[str, str] = {}
-    rows: list[tuple[int, list[str]]] = []
+    rows: list[_Line] = []
     for line, raw in enumerate([*text.split("\n"), ""], start=1):
         raw = raw.rstrip("\r")
         if raw.startswith("#"):
-            name, _, value = raw[1:].partition("=")
+            name, _sign, value = raw[1:].partition("=")
             comments[name.strip()] = value.strip()
         elif raw.strip():
-            columns = raw.split("\t")
-            if len(columns) != 10:
-                raise Problem(
-                    "{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs",
-                    file=file,
-                    line=line,
-                    found=len(columns),
-                )
-            rows.append((line, columns))
+            rows.append(_Line(file, line, raw.split("\t")))
+            if (found_ := len(rows[-1].columns)) != 10:
+                why = _("{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs")
+                raise rows[-1].wrong(why, found=found_)
         elif rows:
             found.append(_sentence(file, rows, comments))
             rows, comments = [], {}
@@ -94,42 +106,34 @@ def parse(text: str, file: str = "") -> list[Sentence]:
     return found
 
 
-def _sentence(file: str, rows: list[tuple[int, list[str]]], comments: dict[str, str]) -> Sentence:
-    words = [(line, row) for line, row in rows if "-" not in row[0] and "." not in row[0]]  # 8.1 is a word left unsaid
-    for expected, (line, row) in enumerate(words, start=1):
-        if row[0] != str(expected):
-            raise Problem(
-                "{file}, line {line}: the word is numbered {found}, but {expected} comes next",
-                file=file,
-                line=line,
-                found=row[0],
-                expected=expected,
-            )
+def _sentence(file: str, rows: list[_Line], comments: dict[str, str]) -> Sentence:
+    words = [line for line in rows if not {"-", "."} & {*line.columns[0]}]  # 8.1 is a word left unsaid
+    for expected, line in enumerate(words, start=1):
+        if (number := line.columns[0]) != str(expected):
+            why = _("{file}, line {line}: the word is numbered {found}, but {expected} comes next")
+            raise line.wrong(why, found=number, expected=expected)
     if not words:
         raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
-    surface = _surface(file, rows, len(words))
-    text, spans = _spans(file, surface, comments.get("text"), len(words))
+    text, spans = _spans(_surface(rows, len(words)), comments.get("text"), len(words))
     made = []
-    for i, (line, row) in enumerate(words):
+    for i, line in enumerate(words):
+        row = line.columns
         more = dict(pair.split("=", 1) for pair in row[9].split("|") if "=" in pair)
-        head = _number(file, line, "head", row[6], len(words), least=0)
-        coref = _number(file, line, "Coref", more["Coref"], len(words), least=1) if "Coref" in more else 0
+        head = _number(line, "head", row[6], len(words), least=0)
+        coref = _number(line, "Coref", more["Coref"], len(words), least=1) if "Coref" in more else 0
         if i + 1 in (head, coref):
-            raise Problem(
-                "{file}, line {line}: {form} can't be its own head or antecedent", file=file, line=line, form=row[1]
-            )
+            raise line.wrong(_("{file}, line {line}: {form} can't be its own head or antecedent"), form=row[1])
         made.append(Word(row[1], *spans[i], head - 1, row[7].split(":")[0], coref - 1))
     return Sentence(text, tuple(made), comments.get("lang", ""))
 
 
-def _surface(
-    file: str, rows: list[tuple[int, list[str]]], count: int
-) -> list[tuple[int, str, bool, list[tuple[int, str]]]]:
-    """What is written, in order: (line, form, whether a space follows, the words in it); 3-4 is written as one."""
-    found: list[tuple[int, str, bool, list[tuple[int, str]]]] = []
+def _surface(rows: list[_Line], count: int) -> _Surface:
+    """What is written; 3-4 is written as one."""
+    found: _Surface = []
     covered = 0
-    for line, row in rows:
-        number, form, spaced = row[0], row[1], "SpaceAfter=No" not in row[9].split("|")
+    for line in rows:
+        number, form, *_others, last_column = line.columns
+        spaced = "SpaceAfter=No" not in last_column.split("|")
         if "." in number:
             continue
         first, dash, last = number.partition("-")
@@ -140,58 +144,39 @@ def _surface(
                 found[-1][3].append((int(first) - 1, form))
             continue
         if not (first.isdecimal() and last.isdecimal() and covered < int(first) < int(last) <= count):
-            raise Problem(
-                "{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order",
-                file=file,
-                line=line,
-                found=number,
-                last=count,
-            )
+            why = _("{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order")
+            raise line.wrong(why, found=number, last=count)
         covered = int(last)
         found.append((line, form, spaced, []))
     return found
 
 
-def _spans(
-    file: str, surface: list[tuple[int, str, bool, list[tuple[int, str]]]], text: str | None, count: int
-) -> tuple[str, list[tuple[int, int]]]:
+def _spans(surface: _Surface, text: str | None, count: int) -> tuple[str, list[tuple[int, int]]]:
     """The sentence as written, and which characters of it each word is."""
     if text is None:
-        text = "".join(form + (" " if spaced else "") for _, form, spaced, _ in surface).rstrip(" ")
+        text = "".join(form + (" " if spaced else "") for _line, form, spaced, _words in surface).rstrip(" ")
     spans = [(0, 0)] * count
     at = 0
-    for line, form, _, inside in surface:
+    for line, form, _spaced, inside in surface:
         while text[at : at + 1].isspace():
             at += 1
         if not form or text[at : at + len(form)] != form:
-            raise Problem(
-                "{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}",
-                file=file,
-                line=line,
-                form=form,
-                rest=text[at : at + 20],
-            )
+            why = _("{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}")
+            raise line.wrong(why, form=form, rest=text[at : at + 20])
         start, end = at, at + len(form)
-        if "".join(word for _, word in inside) == form:  # don't is do and n't: each has its own letters
+        if "".join(word for _i, word in inside) == form:  # don't is do and n't: each has its own letters
             for i, word in inside:
                 spans[i] = (start, start + len(word))
                 start += len(word)
         else:  # du is de and le: both are all of it
-            for i, _ in inside:
+            for i, _word in inside:
                 spans[i] = (start, end)
         at = end
     return text, spans
 
 
-def _number(file: str, line: int, what: str, value: str, last: int, least: int) -> int:
+def _number(line: _Line, what: str, value: str, last: int, least: int) -> int:
     if not (value.isascii() and value.isdecimal()) or len(value) > 9 or not least <= int(value) <= last:
-        raise Problem(
-            "{file}, line {line}: {what} is {found}, but it must be a number from {least} to {last}",
-            file=file,
-            line=line,
-            what=what,
-            found=value,
-            least=least,
-            last=last,
-        )
+        why = _("{file}, line {line}: {what} is {found}, but it must be a number from {least} to {last}")
+        raise line.wrong(why, what=what, found=value, least=least, last=last)
     return int(value)
