@@ -91,9 +91,8 @@ class _Credited:
         self._marks = torch.zeros(self.m, 2, device=self.device)
         for at, columns in enumerate(self.columns.values()):
             self._marks[columns, at] = 1
-        self._keeps = (
-            self.n * self.m <= attention_maps.BLOCK
-        )  # what all layers share is found anew where it is too much to keep
+        # What all layers share is found anew where it is too much to keep.
+        self._keeps = self.n * self.m <= attention_maps.BLOCK
         self._pairs: dict[int, dict[str, tuple[Tensor, Tensor]]] = {}
         self._even: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
 

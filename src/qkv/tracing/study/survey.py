@@ -70,9 +70,8 @@ class Look:
     looks: dict[str, float]  # kind → its share of all queries' looks
     telling: float
     top: float = 1.0  # the largest weight by size that a picture can show
-    entropy: float = (
-        0.0  # of a query's weights in nats, the mean over those that aren't special; a mixer's by their sizes
-    )
+    # Of a query's weights in nats, the mean over those that aren't special; a mixer's by their sizes.
+    entropy: float = 0.0
     left: Tensor | None = (
         None  # (N,) what each query gives to keys that links are told of, where that was seen; else NaN
     )

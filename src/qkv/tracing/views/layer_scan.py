@@ -75,9 +75,8 @@ class LayerScan:
     key: Tensor  # (H, N): that key
     away: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
     entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
-    left: Tensor | None = (
-        None  # (H, N): what each gives to keys that aren't closed (`LinkFilter`), NaN where that is too little to tell
-    )
+    # (H, N): what each gives to keys that aren't closed (`LinkFilter`), NaN where that is too little to tell
+    left: Tensor | None = None
 
 
 @torch.no_grad()
@@ -300,9 +299,8 @@ class _Tile:
         if not len(self.closed):
             return shares.sum(0)
         taken = shares[self.closed]
-        found = shares.index_fill_(0, self.closed, 0.0).sum(
-            0
-        )  # 1 − taken would be nothing but rounding where all is taken
+        # 1 − taken would be nothing but rounding where all is taken.
+        found = shares.index_fill_(0, self.closed, 0.0).sum(0)
         shares[self.closed] = taken
         return found
 
