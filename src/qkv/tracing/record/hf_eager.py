@@ -37,12 +37,13 @@ def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple
     _tell(model, inputs)
     called = entry(model, inputs)
     taken = inspect.signature(getattr(called, "forward", called)).parameters.values()
+    nothing = Untraceable(
+        "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
+        "with an attention that keeps them (load it with attn_implementation='eager')",
+        model=type(model).__name__,
+    )
     if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
-        raise Untraceable(
-            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
-            "with an attention that keeps them (load it with attn_implementation='eager')",
-            model=type(model).__name__,
-        )
+        raise nothing
     heard = Heard(model, "input_ids" in inputs)
     for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
         heard.entered.clear()
@@ -65,11 +66,7 @@ def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple
             heard.names.setdefault(part, []).append(name)
             layers[i] = None
     if not heard.calls:
-        raise Untraceable(
-            "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
-            "with an attention that keeps them (load it with attn_implementation='eager')",
-            model=type(model).__name__,
-        )
+        raise nothing
     return heard, logits
 
 

@@ -114,9 +114,7 @@ def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
             if follower is not None and early is not None:
                 heard.follow = _following(model, follower)
             made = heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
-    found = _made(
-        model, heard, inputs, tokenizer, made if request.logits else None, request.name or _name(model), request.text
-    )
+    found = _made(model, heard, inputs, request, made)
     found.more.update(beyond)
     if cut is not None and "cross" in found.calls:
         rows = found.queries["decoder"]
@@ -259,20 +257,13 @@ def _agree(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bo
     return True
 
 
-def _name(model: PretrainedModel) -> str:
-    """What people call the model: the last word of where it came from."""
-    return PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
-
-
 @dataclass(eq=False)
 class Heard:
     """The calls of one forward, by part, and the modules that made them."""
 
     model: PretrainedModel
     text: bool = True  # what it reads; attention to pictures and sound beside a text is left out
-    calls: dict[str, list[Call | Mixing]] = field(
-        default_factory=dict
-    )  # a `Call` for each layer, a `Mixing` in the part mixers
+    calls: dict[str, list[Call | Mixing]] = field(default_factory=dict)  # part → of each layer, `Mixing` in mixers
     names: dict[str, list[str]] = field(default_factory=dict)  # part → of each call, its module's name in the model
     outputs: dict[str, Projection] = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
@@ -297,12 +288,7 @@ class Heard:
             raise unheard(self.model, silent or [type(module).__name__ for _, module in attentions(self.model)])
         twice = next((module for module, count in self.entered.items() if self.heard[module] > count), None)
         if twice is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
-            raise Untraceable(
-                "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
-                "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
-                "trace(…, eager=True)",
-                model=type(twice).__name__,
-            )
+            raise _does_more(twice)
         found = getattr(made, "logits", None)
         return made[0] if found is None else found
 
@@ -340,12 +326,7 @@ class Heard:
         layers = self.calls.setdefault(part, [])
         call = call_of(module, q, k, v, mask, options, own, f"{part}.{len(layers)}", self.rules)
         if not explained(call, output):
-            raise Untraceable(
-                "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
-                "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
-                "trace(…, eager=True)",
-                model=type(module).__name__,
-            )
+            raise _does_more(module)
         layers.append(call)
         self.names.setdefault(part, []).append(name)
         self.heard[module] += 1
@@ -374,6 +355,15 @@ class Heard:
             )
 
 
+def _does_more(module: nn.Module) -> Untraceable:
+    return Untraceable(
+        "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
+        "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
+        "trace(…, eager=True)",
+        model=type(module).__name__,
+    )
+
+
 def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None:
     """The linear layer behind the heads: the module's own, or as BERT has it, its neighbour's."""
     for holder in (module, getattr(parent, "output", None)):
@@ -384,15 +374,7 @@ def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None
     return None
 
 
-def _made(
-    model: PretrainedModel,
-    heard: Heard,
-    inputs: Inputs,
-    tokenizer: AnyTokenizer,
-    made: Tensor | None,
-    name: str,
-    text: str,
-) -> Trace:
+def _made(model: PretrainedModel, heard: Heard, inputs: Inputs, request: TraceRequest, logits: Tensor) -> Trace:
     parts = [part for part in PARTS if part in heard.calls]
     numbers = {part: numbered(heard.names[part]) for part in parts}
     calls = {
@@ -402,12 +384,14 @@ def _made(
     renamed = {f"{part}.{at}": f"{part}.{i}" for part in parts for at, i in enumerate(numbers[part])}
     outputs = {renamed[key]: value for key, value in heard.outputs.items()}
     counted = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
-    queries, keys = _sides(model, calls, inputs, tokenizer)
+    queries, keys = _sides(model, calls, inputs, request.tokenizer)
     alone = "decoder" if parts[0] == "mixers" else parts[0]
     more: dict[str, object] = {"kind": "encoder-decoder" if several(model) else alone}
-    if made is not None:
-        more["logits"] = made.float()
-    return Trace(calls, queries, keys, name, text, outputs, more, numbers=counted)
+    if request.logits:
+        more["logits"] = logits.float()
+    # What people call the model: the last word of where it came from.
+    name = request.name or PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
+    return Trace(calls, queries, keys, name, request.text, outputs, more, numbers=counted)
 
 
 def _sides(

@@ -60,9 +60,10 @@ class NativeModel:
 
     def trace(self, request: TraceRequest) -> Trace:
         """`request.eager` is nothing to ours, which can always be heard."""
-        follower = request.follower
-        rows = self._rows(request.given, request.tokenizer)
-        if follower is not None and self.kind != "encoder-decoder":  # there they come after what is said
+        tokenizer, target, follower = request.tokenizer, request.target, request.follower
+        model, both = self.model, self.kind == "encoder-decoder"
+        rows = self._rows(request.given, tokenizer)
+        if follower is not None and not both:  # there they come after what is said
             rows = [[*row, *follower.more] for row in rows]
         rows = as_rows("source", rows, self.config.read_vocab)
         longest = max(map(len, rows))
@@ -70,37 +71,30 @@ class NativeModel:
             raise too_long(longest, self.config.context)
         beyond = note_context(longest, self.config.context)
         with torch.no_grad():
-            found = self._trace(rows, request)
-        return replace(found, model=request.name, text=request.text, more=found.more | beyond)
-
-    def _trace(self, rows: Rows, request: TraceRequest) -> Trace:
-        tokenizer, target, follower = request.tokenizer, request.target, request.follower
-        model, both = self.model, self.kind == "encoder-decoder"
-        with quiet(model):
-            said = _said(model, rows, tokenizer, target) if both else rows
-        most = _cut(model, said) if both and target is None else None
-        if both and follower is not None:
-            said = [[*row, *follower.more] for row in said]
-        queries, keys = self._sides(rows, said, tokenizer, most)
-        if follower is not None:
-            follower.told(self.heads(), queries, keys)
-        run = _Recording(model, rows, said, follower)
-        with quiet(model), record_routing() as heard:
-            states = run.states()
-        layers, numbers = _group(run.calls)
-        more: dict[str, object] = {"position": self.config.position, "kind": self.kind}
-        more |= {} if most is None else {"cut": most}
-        if follower is not None:
-            more["states"] = states
-        if run.residuals:
-            more["residuals"] = torch.stack(run.residuals)
-        if request.logits:
-            more["logits"] = model.head(states).float()
-        turning = _turning(model, max(map(len, said)))
-        outputs, routing = _outputs(model), _routed(heard)
-        return Trace(
-            layers, queries, keys, outputs=outputs, more=more, turning=turning, numbers=numbers, routing=routing
-        )
+            with quiet(model):
+                said = _said(model, rows, tokenizer, target) if both else rows
+            most = _cut(model, said) if both and target is None else None
+            if both and follower is not None:
+                said = [[*row, *follower.more] for row in said]
+            queries, keys = self._sides(rows, said, tokenizer, most)
+            if follower is not None:
+                follower.told(self.heads(), queries, keys)
+            run = _Recording(model, rows, said, follower)
+            with quiet(model), record_routing() as heard:
+                states = run.states()
+            layers, numbers = _group(run.calls)
+            more: dict[str, object] = {"position": self.config.position, "kind": self.kind}
+            more |= {} if most is None else {"cut": most}
+            if follower is not None:
+                more["states"] = states
+            if run.residuals:
+                more["residuals"] = torch.stack(run.residuals)
+            if request.logits:
+                more["logits"] = model.head(states).float()
+            turning = _turning(model, max(map(len, said)))
+            outputs, routing = _outputs(model), _routed(heard)
+            name, text = request.name, request.text
+            return Trace(layers, queries, keys, name, text, outputs, more | beyond, turning, numbers, routing)
 
     def _sides(self, rows: Rows, said: Rows, tokenizer: AnyTokenizer, most: int | None) -> tuple[Sides, Sides]:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
@@ -194,9 +188,8 @@ class _Recording:
         cache = model.new_cache(1, n)
         cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
         attending = [block.attention for block in _blocks(model.decoder) if not isinstance(block.attention, StateMixer)]
-        position = (
-            getattr(attending[0], "position", None) if attending else None
-        )  # one for all layers, and so is its bias
+        # One for all layers, and so is its bias.
+        position = getattr(attending[0], "position", None) if attending else None
         bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
         whole: list[Call | Mixing] = []
         states = []

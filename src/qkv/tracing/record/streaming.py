@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from ...attention.formula import Call
+from ...generation.prefill import wordless
 from ...mixers.calls import Mixing
+from ...model.thin_matmul import logits_of
 from ..views.token_labels import Tokens
 from ..views.traces import Trace
 from .model_protocol import Given, TraceRequest, model_of
@@ -122,11 +125,6 @@ def follow(
 
 def says(model: Transformer, states: Tensor) -> Tensor:
     """The logits (…, V) that a model of ours gives to final states (…, C); see `follow`."""
-    import torch
-
-    from ...generation.prefill import wordless
-    from ...model.thin_matmul import logits_of
-
     with torch.no_grad():
         logits = logits_of(model, states.reshape(-1, states.shape[-1])).float()
         logits = logits.view(*states.shape[:-1], logits.shape[-1])
@@ -137,8 +135,6 @@ def says(model: Transformer, states: Tensor) -> Tensor:
 
 def normed(model: Transformer, residuals: Tensor) -> Tensor:
     """What a model of ours would end in if its last block were this one: its last norm, where it has one, of the stream (…, C)."""
-    import torch
-
     norm = model.encoder_norm if model.decoder is None else model.decoder_norm
     with torch.no_grad():
         return residuals if norm is None else norm(residuals)

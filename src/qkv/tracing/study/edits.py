@@ -105,7 +105,7 @@ def find(model: object, heads: str | Sequence[str]) -> Where:
     """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
     there = shape(model)
     found: dict[tuple[str, int], set[int]] = {}
-    for name in [heads] if isinstance(heads, str) else heads:
+    for name in [heads] if isinstance(heads, str) else list(heads) or ['""']:
         *before, layer, head = ["", *str(name).strip().split(".")]
         before = [word for word in before if word]
         if len(before) > 1 or not all(re.fullmatch(r"\*|[0-9]{1,9}", word) for word in (layer, head)):
@@ -120,11 +120,6 @@ def find(model: object, heads: str | Sequence[str]) -> Where:
             if i not in there[part]:
                 raise no_layer(i, tuple(there[part]), part, hybrid="mixers" in there and len(there) > 1)
             found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
-    if not found:
-        raise Problem(
-            "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
-            name='""',
-        )
     return {key: sorted(chosen) for key, chosen in found.items()}
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from .word_map import stand
+
 if TYPE_CHECKING:
     from ..study.survey import Progress
     from .traces import Trace
@@ -54,8 +56,6 @@ def looks_ahead(
 
 def _spans(trace: Trace, from_: int | str, to: int | str, by: str, part: str | None, batch: int) -> tuple[range, range]:
     """The rows of the word that looks, and the columns of the word that is looked at."""
-    from .word_map import stand
-
     spans = []
     for word, side in ((from_, False), (to, True)):
         _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
