@@ -59,7 +59,7 @@ def state(model):
         [(id(c), c._attn_implementation) for c in hf_attention.configs_of(model)],
         [module.training for module in model.modules()],
         [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
-        list(hf_attention._ears),
+        dict(hf_attention._replaced),
         transformers.AttentionInterface.get_interface,
         list(hf_attention.listeners),
         dict(hf_attention._edited),
@@ -652,4 +652,4 @@ def test_two_threads_are_heard_apart():
     for one, other in zip(found, alone, strict=True):
         assert one.n_layer() == other.n_layer()
         np.testing.assert_array_equal(one.map(2, 3), other.map(2, 3))
-    assert not hf_attention._ears and not hf_attention.listeners
+    assert not hf_attention._replaced and not hf_attention.listeners

@@ -46,7 +46,7 @@ def state(model):
         [(id(c), c._attn_implementation) for c in hf_attention.configs_of(model)],
         [module.training for module in model.modules()],
         [(len(m._forward_hooks), len(m._forward_pre_hooks), sorted(vars(m))) for m in model.modules()],
-        list(hf_attention._ears),
+        dict(hf_attention._replaced),
         transformers.AttentionInterface.get_interface,
         list(hf_attention.listeners),
     )

@@ -313,7 +313,7 @@ def test_the_model_is_left_as_it_was_and_others_alone():
         assert model.config._attn_implementation == other.config._attn_implementation == "sdpa"
         assert torch.equal(logits(other), before) and not torch.equal(logits(model), before)
         raise RuntimeError("on purpose")
-    assert model.config._attn_implementation == "sdpa" and not hf_attention._ears and not hf_attention._edited
+    assert model.config._attn_implementation == "sdpa" and not hf_attention._replaced and not hf_attention._edited
     assert torch.equal(logits(model), before)
 
 

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial, partialmethod
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -211,8 +212,26 @@ Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' 
 # Known to the whole process, as the library's registry is: its models ask that for their kernel, and nobody else.
 listeners: list[Listener] = []
 _edited: dict[int, str] = {}  # a module → the name its edits go by
-_ears: list[Any] = []  # the library's own method, once for each that hears
+_replaced: dict[tuple[int, str], list[Any]] = {}  # an owner and a name → what stands there, and how many replace it
 _door = threading.Lock()
+
+
+@contextmanager
+def replacing(owner: Any, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
+    """Inside the block, what a class or a file calls by this name is replaced; where blocks overlap, until the last ends."""
+    is_class, key = isinstance(owner, type), (id(owner), name)
+    put = partial(setattr, owner) if is_class else owner.__setitem__
+    with _door:
+        kept = _replaced.setdefault(key, [getattr(owner, name) if is_class else owner[name], 0])
+        kept[1] += 1
+        put(name, replacement(kept[0]))
+    try:
+        yield
+    finally:
+        with _door:
+            kept[1] -= 1
+            if not kept[1]:
+                put(name, _replaced.pop(key)[0])
 
 
 @contextmanager
@@ -227,16 +246,8 @@ def hearing() -> Iterator[None]:
             version=sys.modules["transformers"].__version__,
             command=pip_install("-U transformers"),
         )
-    with _door:
-        _ears.append(_ears[0] if _ears else library.get_interface)
-        library.get_interface = _get_interface
-    try:
+    with replacing(library, "get_interface", lambda own: partialmethod(_get_interface, own)):
         yield
-    finally:
-        with _door:
-            own = _ears.pop()
-            if not _ears:
-                library.get_interface = own
 
 
 @contextmanager
@@ -261,9 +272,11 @@ def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Ite
                 _edited[key] = value
 
 
-def _get_interface(self: Any, attn_implementation: str, default: Any) -> Callable[..., tuple[Tensor, Any]]:
+def _get_interface(
+    self: Any, method: Callable[..., Any], attn_implementation: str, default: Any
+) -> Callable[..., tuple[Tensor, Any]]:
     """What stands in the place of the library's method: the function it gives, with somebody listening."""
-    function = _ears[0](self, attn_implementation, default)
+    function = method(self, attn_implementation, default)
     own = attn_implementation or "eager"
 
     def heard(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import wraps
 from typing import Any
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable
+from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, replacing
 
 Given = dict[str, Any]  # a kernel's arguments by name
 OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
@@ -80,8 +80,6 @@ def kernel_of(module: nn.Module) -> str | None:
 
 # Known to the whole process, as the names of the library's files are: its layers call what these stand for.
 _listeners: list[tuple[Callable[[Given, Any], None], int]] = []  # who hears, and in which thread
-_ears: dict[tuple[int, str], list[Any]] = {}  # a file's names and a kernel → what stood there, and how many hear
-_door = threading.Lock()
 
 
 @contextmanager
@@ -127,8 +125,11 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
         hooks.append(module.register_forward_hook(leave, always_call=True))
     listener = (heard, threading.get_ident())
     _listeners.append(listener)
+    files = {(id(names := _names(module)), kernel): names for _, module, kernel in found}
     try:
-        with _hearing({(id(names := _names(module)), kernel): names for _, module, kernel in found}):
+        with ExitStack() as stack:
+            for (_, kernel), names in files.items():
+                stack.enter_context(replacing(names, kernel, _with_ears))
             yield
     finally:
         _listeners[:] = [kept for kept in _listeners if kept is not listener]
@@ -139,25 +140,6 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
 def _names(module: nn.Module) -> Given:
     """The names that a module's code finds, those of its file."""
     return inspect.unwrap(type(module).forward).__globals__
-
-
-@contextmanager
-def _hearing(files: dict[tuple[int, str], Given]) -> Iterator[None]:
-    with _door:
-        for key, names in files.items():
-            kept = _ears.setdefault(key, [names[key[1]], 0])
-            kept[1] += 1
-            names[key[1]] = _with_ears(kept[0])
-    try:
-        yield
-    finally:
-        with _door:
-            for key, names in files.items():
-                kept = _ears[key]
-                kept[1] -= 1
-                if not kept[1]:
-                    names[key[1]] = kept[0]
-                    del _ears[key]
 
 
 def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:
