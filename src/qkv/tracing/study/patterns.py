@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +82,8 @@ class _Credited:
         self.n, self.m, self.cross = len(queries), len(keys), cross
         self.asking, self.seen = asking, seen  # which are not padding: (N,), (M,)
         self.device = seen.device  # where all that is computed here lies
-        self.kinds = [k for k in (OF_CROSS if cross else OF_SELF) if k not in ("columns", "monotone", "uniform")]
+        self.named = OF_CROSS if cross else OF_SELF
+        self.kinds = [k for k in self.named if k not in ("columns", "monotone", "uniform")]
         self.ids = identities(keys).to(self.device)
         first = int(seen.int().argmax()) if len(seen) else 0
         delimiters = [j for j in _delimiters(keys) if j != first and bool(seen[j])]
@@ -179,24 +179,14 @@ def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
     """The rows of one layer: all its heads at once, a block of queries at a time."""
     heads = call.q.shape[1]
     found: dict[str, list[Tensor]] = {}
-    columns: Tensor | float = 0.0
-    even_columns: Tensor | float = 0.0
+    columns = even_columns = torch.zeros((), device=credited.device)
     path, even_path = _Path(), _Path()
-
-    def keep(name: str, rows: Tensor) -> None:
-        found.setdefault(name, []).append(rows)
-
     for rows in _blocks(heads, credited.n, credited.m):
         shares, allowed, entropy = weights(call, item, rows)  # (H, R, M), (H', R, M), (H, R)
         may = credited.even(rows, allowed, shares.dtype)
         counts = (may["size"] >= 2) & credited.asking[rows]  # (H', R)
-        for kind, sums in credited.tally(shares, rows).items():
-            keep(kind, sums)
-            keep("may " + kind, may[kind])
-        keep("size", may["size"])
-        keep("counts", counts)
-        keep("total", shares.sum(-1))
-        keep("entropy", entropy)
+        kept = credited.tally(shares, rows) | {f"may {kind}": may[kind] for kind in credited.kinds}
+        kept |= {"size": may["size"], "counts": counts, "total": shares.sum(-1), "entropy": entropy}
         even = counts.to(shares.dtype) / may["size"].clamp(min=1)
         columns = columns + (counts.to(shares.dtype)[:, None] @ shares)[:, 0]  # (H, M)
         even_columns = even_columns + (even[:, None] @ allowed.to(shares.dtype))[:, 0]
@@ -204,12 +194,13 @@ def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
             path.grow(shares, counts.all(0))
             even_path.grow(allowed * even[..., None], counts.all(0))
         else:
-            keep("distance", torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype)))
+            kept["distance"] = torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype))
+        for name, table in kept.items():
+            found.setdefault(name, []).append(table)
     if not found:
-        return [Row(layer, h, "none", dict.fromkeys(_kinds(credited), UNTOLD), math.nan, ()) for h in range(heads)]
+        return [Row(layer, h, "none", dict.fromkeys(credited.named, UNTOLD), math.nan, ()) for h in range(heads)]
     joined = {name: _cat(parts).cpu().double().numpy() for name, parts in found.items()}  # (H or H', N)
-    paths = (path, even_path) if credited.cross else None
-    return _rows(layer, heads, joined, columns, even_columns, paths, credited)
+    return _rows(layer, heads, joined, (columns, even_columns), (path, even_path), credited)
 
 
 def _cat(parts: list[Tensor]) -> Tensor:
@@ -225,54 +216,46 @@ def _rows(
     layer: int,
     heads: int,
     found: dict[str, np.ndarray],
-    columns: Any,
-    even_columns: Any,
-    paths: tuple[_Path, _Path] | None,
+    columns: tuple[Tensor, Tensor],  # (H, M), (H', M): what each key gets, of an even head too
+    paths: tuple[_Path, _Path],  # the same
     credited: _Credited,
 ) -> list[Row]:
     counts, size, total = found["counts"] > 0, found["size"], found["total"]
-    choice = {}
-    baselines = {}
-    for kind in credited.kinds:
-        may = found["may " + kind]
-        choice[kind] = counts & (may > 0) & (may < size)
-        baselines[kind] = may / np.maximum(size, 1)
+    may = {kind: found[f"may {kind}"] for kind in credited.kinds}
+    choice = {kind: counts & (can > 0) & (can < size) for kind, can in may.items()}
+    baselines = {kind: can / np.maximum(size, 1) for kind, can in may.items()}
     # Entropy of what is not lost to a sink, times that share: a head that gives all to its sink is not an even one.
     evenness = np.clip(total * found["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
-    top = np.sort(columns.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
-    even_top = np.sort(even_columns.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1)
-    most = torch.topk(columns, min(COLUMNS, credited.m)).indices.tolist()
+    top, even_top = (np.sort(each.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1) for each in columns)
+    most = torch.topk(columns[0], min(COLUMNS, credited.m)).indices.tolist()
+
+    def score(kind: str, h: int, alike: int, among: np.ndarray | bool = True) -> Score:
+        """Over the queries that have a choice."""
+        which = choice[kind][alike] & among
+        n = int(which.sum())
+        return (
+            Score(float(found[kind][h][which].mean()), float(baselines[kind][alike][which].mean()), n) if n else UNTOLD
+        )
 
     made = []
     for h in range(heads):
         alike = min(h, len(counts) - 1)  # in what all heads of a layer share
         mine = counts[alike]
         n = int(mine.sum())
-        scores = {kind: _mean(found[kind][h], baselines[kind][alike], choice[kind][alike]) for kind in credited.kinds}
+        scores = {kind: score(kind, h, alike) for kind in credited.kinds}
         scores["columns"] = Score(top[h] / n, even_top[alike] / n, n) if n else UNTOLD
         scores["uniform"] = Score(float(evenness[h][mine].mean()), 1.0, n) if n else UNTOLD
-        if paths is not None:
-            best, even = paths
-            scores["monotone"] = Score(best.value(h), even.value(h), best.count)
-
-        def on(kind: str, which: np.ndarray, h: int = h, alike: int = alike) -> Score:
-            return _mean(found[kind][h], baselines[kind][alike], choice[kind][alike] & which)
-
-        rare = {kind: {k: on(k, choice[kind][alike]) for k in credited.kinds} for kind in RARE if kind in scores}
+        far = math.nan
+        if credited.cross:
+            scores["monotone"] = Score(paths[0].value(h), paths[1].value(h), paths[0].count)
+        elif n:
+            far = float((found["distance"][h][mine] / np.maximum(total[h][mine], 1e-30)).mean())
+        judged = [kind for kind in RARE if kind in scores]
+        rare = {kind: {k: score(k, h, alike, choice[kind][alike]) for k in credited.kinds} for kind in judged}
         name, mixture = _name(scores, rare)
-        far = (
-            float((found["distance"][h][mine] / np.maximum(total[h][mine], 1e-30)).mean())
-            if n and not credited.cross
-            else math.nan
-        )
-        order = {kind: scores[kind] for kind in _kinds(credited)}
+        order = {kind: scores[kind] for kind in credited.named}
         made.append(Row(layer, h, name, order, far, tuple(most[h]), mixture))
     return made
-
-
-def _mean(shares: np.ndarray, even: np.ndarray, which: np.ndarray) -> Score:
-    n = int(which.sum())
-    return Score(float(shares[which].mean()), float(even[which].mean()), n) if n else UNTOLD
 
 
 def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[str, tuple[str, ...]]:
@@ -306,10 +289,6 @@ def _blocks(heads: int, n: int, m: int) -> Iterator[slice]:
     size = max(attention_maps.BLOCK // max(heads * m, 1), 1)
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
-
-
-def _kinds(credited: _Credited) -> tuple[str, ...]:
-    return OF_CROSS if credited.cross else OF_SELF
 
 
 def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
