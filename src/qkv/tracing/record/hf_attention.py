@@ -259,17 +259,15 @@ def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Ite
         for i, (_, module) in layers.items()
         if (part, i) in names
     }
-    outer = {key: _edited.get(key) for key in modules}
+    outer = {key: _edited[key] for key in modules if key in _edited}
     _edited.update(modules)
     try:
         with hearing():
             yield
     finally:
-        for key, value in outer.items():
-            if value is None:
-                _edited.pop(key, None)
-            else:
-                _edited[key] = value
+        for key in modules.keys() - outer.keys():
+            _edited.pop(key, None)
+        _edited.update(outer)
 
 
 def _get_interface(

@@ -125,7 +125,8 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
         hooks.append(module.register_forward_hook(leave, always_call=True))
     listener = (heard, threading.get_ident())
     _listeners.append(listener)
-    files = {(id(names := _names(module)), kernel): names for _, module, kernel in found}
+    code = [(inspect.unwrap(type(module).forward), kernel) for _, module, kernel in found]
+    files = {(id(names := forward.__globals__), kernel): names for forward, kernel in code}
     try:
         with ExitStack() as stack:
             for (_, kernel), names in files.items():
@@ -135,11 +136,6 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
         _listeners[:] = [kept for kept in _listeners if kept is not listener]
         for hook in hooks:
             hook.remove()
-
-
-def _names(module: nn.Module) -> Given:
-    """The names that a module's code finds, those of its file."""
-    return inspect.unwrap(type(module).forward).__globals__
 
 
 def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,7 +82,7 @@ def importance(
             done[part, layer, head] = change
             if path is not None:
                 with path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"part": part, "layer": layer, "head": head, "change": change}) + "\n")
+                    file.write(json.dumps(Importance(part, layer, head, change)._asdict()) + "\n")
         if progress is not None:
             progress(len(done), len(every))
     return strongest((Importance(*key, done[key]) for key in every), lambda row: row.change)
@@ -148,6 +148,6 @@ def _remembered(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int]
             except (ValueError, KeyError, TypeError):
                 continue
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"part": p, "layer": layer, "head": head, "change": value} for (p, layer, head), value in done.items()]
+    rows = [Importance(*head, change)._asdict() for head, change in done.items()]
     write_file(path, "".join(json.dumps(row) + "\n" for row in [header, *rows]))
     return done

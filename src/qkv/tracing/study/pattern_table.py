@@ -137,13 +137,7 @@ class Patterns:
             f"{text_grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
             for label, count, heads in lines
         ]
-        return "\n".join(
-            [
-                self._title(lang),
-                *shown,
-                say(MEANING, lang),
-            ]
-        )
+        return "\n".join([self._title(lang), *shown, say(MEANING, lang)])
 
     def __str__(self) -> str:
         return self.show()

@@ -153,17 +153,15 @@ class SyntaxTable:
             lines.append(f"{text_grid.left(name, margin)}  {told}  {heads}")
         if self.unaligned:
             lines.append(say("{n} words have no token of their own and were left out.", lang, n=self.unaligned))
-        return "\n".join(
-            [
-                *lines,
-                say(
-                    "+1 is the next word, −1 the one before. * = such a lead would come to one of all heads by luck with "
-                    "a chance below {sure}; without it, take the number for a hint.",
-                    lang,
-                    sure=SURE,
-                ),
-            ]
+        lines.append(
+            say(
+                "+1 is the next word, −1 the one before. * = such a lead would come to one of all heads by luck with "
+                "a chance below {sure}; without it, take the number for a hint.",
+                lang,
+                sure=SURE,
+            )
         )
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.show()
@@ -244,15 +242,8 @@ def _relations(found: Evidence, wanted: Sequence[str], least: int, layers: tuple
     """Return the relations with `least` pairs or more, in the order in which they are wanted."""
     order = {key: at for at, key in enumerate(wanted)}
     made = [
-        Relation(
-            lang,
-            relation,
-            direction,
-            np.stack(hits),
-            {r: np.array([one[r] for one in rules]) for r in rules[0]},
-            layers,
-        )
-        for (lang, relation, direction), (hits, rules) in found.items()
+        Relation(*key, np.stack(hits), {r: np.array([one[r] for one in rules]) for r in rules[0]}, layers)
+        for key, (hits, rules) in found.items()
         if len(hits) >= least
     ]
     return sorted(made, key=lambda r: (r.language, order[r.name], r.direction != "head"))

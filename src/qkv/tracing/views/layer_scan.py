@@ -113,8 +113,9 @@ def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
         most[:, rows], keys[:, rows] = block.largest()
         if links.own:
             block.hide(links.before[rows], links.after[rows])
-            away[:, rows] = block.largest_share()
-    return LayerScan(picture, most, keys, away if links.own else most, _mean(entropy, links))
+            away[:, rows] = block.cells.amax(-1)
+    entropy = (entropy * links.asking).sum(-1) / links.asking.sum().clamp(min=1)
+    return LayerScan(picture, most, keys, away if links.own else most, entropy)
 
 
 def _entropy(shares: Tensor, sinks: bool) -> Tensor:
@@ -124,10 +125,6 @@ def _entropy(shares: Tensor, sinks: bool) -> Tensor:
         return spread
     total = shares.sum(-1)
     return torch.where(total > 0, spread / total + total.log(), 0.0)
-
-
-def _mean(entropy: Tensor, links: LinkFilter) -> Tensor:
-    return (entropy * links.asking).sum(-1) / links.asking.sum().clamp(min=1)
 
 
 class _Block:
@@ -160,12 +157,8 @@ class _Block:
         columns = self.shares[..., first * self.wide : last * self.wide]
         self.cells[..., first:last] = cells(columns, self.wide, 2, "max")
 
-    def largest_share(self) -> Tensor:
-        """The largest weight of each row, (H, R)."""
-        return self.cells.amax(-1)
-
     def largest(self) -> tuple[Tensor, Tensor]:
-        """The same, and the key that has it."""
+        """The largest weight of each row, (H, R), and the key that has it."""
         most, cell = self.cells.max(-1)
         columns = cell[..., None] * self.wide + torch.arange(self.wide)
         columns.clamp_(max=self.shares.shape[2] - 1)
