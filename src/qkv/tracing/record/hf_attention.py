@@ -425,11 +425,14 @@ def explained(call: Call, output: Tensor) -> bool:
         bias = bias.expand(*bias.shape[:-2], n, m)[..., rows, :]
     asked = Call(call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks)
     mine = mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
-    theirs = output[:, rows].transpose(1, 2).float()
+    return close(mine, output[:, rows].transpose(1, 2), allowed.any(-1).expand(batch, heads, len(rows)))
+
+
+def close(mine: Tensor, theirs: Tensor, which: Tensor) -> bool:
+    """Are these rows of both the same, give or take rounding? The others may be anything, NaN too."""
     if mine.shape != theirs.shape:
         return False
-    seen = allowed.any(-1).expand(batch, heads, len(rows))
-    near = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
-    far = (mine - theirs).abs().amax(-1)[seen]  # the others may be anything, NaN too
-    size = theirs.abs().amax(-1)[seen]
+    near = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 5e-2
+    far = (mine - theirs.float()).abs().amax(-1)[which]
+    size = theirs.float().abs().amax(-1)[which]
     return not far.numel() or bool(far.max() <= near * (size.max() + 1e-6))

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, replacing
+from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, close, replacing
 
 Given = dict[str, Any]  # a kernel's arguments by name
 OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
@@ -154,9 +154,5 @@ def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def explained(call: Mixing, beside: Tensor, output: Tensor, keep: Tensor | None) -> bool:
     """Is what a kernel gave, (B, N, H, P), what becomes of the call? Padding may be anything."""
     mine = call.run("chunkwise", CHUNK)[0].transpose(1, 2) + beside
-    if mine.shape != output.shape:
-        return False
-    far, size = (mine - output.float()).abs().amax((2, 3)), output.float().abs().amax((2, 3))  # (B, N)
-    real = torch.ones_like(far, dtype=torch.bool) if keep is None else keep
-    near = 1e-3 if output.dtype in (torch.float32, torch.float64) else 5e-2
-    return not bool(real.any()) or bool(far[real].max() <= near * (size[real].max() + 1e-6))
+    real = torch.ones(mine.shape[:2], dtype=torch.bool, device=mine.device) if keep is None else keep  # (B, N)
+    return mine.shape == output.shape and close(mine.flatten(2), output.flatten(2), real)

@@ -151,7 +151,8 @@ class Tokens:
         if chosen := re.fullmatch(r"(.+)#(\d+)", wanted):
             wanted, which = chosen[1], int(chosen[2])
         wanted = unicodedata.normalize("NFC", wanted)
-        places = self._exact(wanted) or self._in_a_row(wanted)
+        labels = zip(self.shown, self.numbered, strict=True)
+        places = [i for i, names in enumerate(labels) if wanted in map(_nfc, names)] or self._in_a_row(wanted)
         if not places and re.fullmatch(r"-?\d+", wanted) and -len(self) <= int(wanted) < len(self):
             return [int(wanted) % len(self)]
         if not places and (places := self._inside(wanted)):
@@ -168,10 +169,6 @@ class Tokens:
         if not 1 <= which <= len(places):
             raise self._several(wanted, places)
         return [places[which - 1]]
-
-    def _exact(self, wanted: str) -> list[int]:
-        labels = zip(self.shown, self.numbered, strict=True)
-        return [i for i, names in enumerate(labels) if wanted in map(_nfc, names)]
 
     def _in_a_row(self, wanted: str) -> list[int]:
         """The last token of each word, or run of words or characters, that has this text."""

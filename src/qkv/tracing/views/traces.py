@@ -182,18 +182,14 @@ class Trace:
         if bins is not None and (rows is not None or cols is not None or words):
             raise Problem("bins pools the whole map: leave rows, cols and words out")
         chosen = range(self.n_head(part, layer)) if head is None else [head]
-        made = sum(self._map(self.head(layer, h, part, batch), rows, cols, bins, pool) for h in chosen)
+        heads = (self.head(layer, h, part, batch) for h in chosen)
+        made = sum(one.weights(rows, cols).float() if bins is None else one.pooled(bins, pool) for one in heads)
         table = (made / len(chosen)).numpy()  # type: ignore[union-attr]
         if not words:
             return table
         if rows is not None or cols is not None:
             raise Problem("words joins the whole map: leave rows and cols out")
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
-
-    def _map(self, head: Head | MixingHead, rows: Span, cols: Span, bins: int | None, pool: Pool) -> Tensor:
-        if bins is not None:
-            return head.pooled(bins, pool)
-        return head.weights(rows, cols).float()
 
     def row(self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
         """Where one query looks: its share of every key (M,)."""
