@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -92,12 +92,9 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
     ]
     inside: list[tuple[str, nn.Module, str, Tensor | None]] = []  # the mixer that is running
 
-    def enter(name: str, kernel: str) -> Callable[..., None]:
-        def begin(module: nn.Module, args: object, options: Given) -> None:
-            real = options.get("attention_mask")
-            inside.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
-
-        return begin
+    def enter(name: str, kernel: str, module: nn.Module, args: object, options: Given) -> None:
+        real = options.get("attention_mask")
+        inside.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
 
     def leave(module: nn.Module, args: object, output: object) -> None:
         inside.pop()
@@ -121,7 +118,7 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
 
     hooks = []
     for name, module, kernel in found:
-        hooks.append(module.register_forward_pre_hook(enter(name, kernel), with_kwargs=True))
+        hooks.append(module.register_forward_pre_hook(partial(enter, name, kernel), with_kwargs=True))
         hooks.append(module.register_forward_hook(leave, always_call=True))
     listener = (heard, threading.get_ident())
     _listeners.append(listener)

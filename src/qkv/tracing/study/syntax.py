@@ -260,28 +260,19 @@ def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[li
     [[0], [1], [2, 3]]
     """
     units: list[range] = []
-    theirs, ours = "", ""
-    of_unit: list[int] = []
-    of_word: list[int] = []
+    theirs: list[str] = []  # the letters of each unit
     for text, first, end in tokens.whole:
-        if any(tokens.special[first:end]):
-            if unk is None or tokens.ids[first : first + 1] != (unk,):
-                continue
-            letters = WILD
-        else:
-            letters = _letters(text)
-        theirs += letters
-        of_unit += [len(units)] * len(letters)
-        units.append(range(first, end))
-    for i, word in enumerate(sentence.words):
-        shared = i > 0 and word.start < sentence.words[i - 1].end  # du: all of it is the first word's
-        letters = "" if shared else _letters(sentence.text[word.start : word.end])
-        ours += letters
-        of_word += [i] * len(letters)
-    votes: list[Counter[int]] = [Counter() for _ in units]
-    blocks: list[tuple[str, int, int, int, int]] = [("equal", 0, len(ours), 0, len(ours))]
-    if theirs != ours:
-        blocks = [*difflib.SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes()]
+        special = any(tokens.special[first:end])
+        if not special or (unk is not None and tokens.ids[first : first + 1] == (unk,)):
+            units.append(range(first, end))
+            theirs.append(WILD if special else _letters(text))
+    ours, taken = [], 0
+    for word in sentence.words:
+        ours.append("" if word.start < taken else _letters(sentence.text[word.start : word.end]))
+        taken = word.end  # du: all of it is the first word's
+    of_unit, of_word = ([i for i, letters in enumerate(side) for _letter in letters] for side in (theirs, ours))
+    votes: list[Counter[int]] = [Counter() for _unit in units]
+    blocks = difflib.SequenceMatcher(None, "".join(theirs), "".join(ours), autojunk=False).get_opcodes()
     for kind, a, b, c, d in blocks:
         if kind == "equal":
             for unit, word_ in zip(of_unit[a:b], of_word[c:d], strict=True):
