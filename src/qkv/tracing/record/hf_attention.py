@@ -235,6 +235,16 @@ def replacing(owner: Any, name: str, replacement: Callable[[Any], Any]) -> Itera
 
 
 @contextmanager
+def subscribed(everyone: list[Any], listener: object) -> Iterator[None]:
+    """Inside the block, this listener is one of them all."""
+    everyone.append(listener)
+    try:
+        yield
+    finally:
+        everyone[:] = [kept for kept in everyone if kept is not listener]
+
+
+@contextmanager
 def hearing() -> Iterator[None]:
     """Inside the block attention functions have ears; afterwards the library is as it was, whatever happened."""
     from transformers import AttentionInterface

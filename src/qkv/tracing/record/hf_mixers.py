@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, close, replacing
+from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, close, replacing, subscribed
 
 Given = dict[str, Any]  # a kernel's arguments by name
 OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
@@ -116,23 +116,17 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
                 )
             on_call(name, replace(call, keep=keep))
 
-    hooks = []
-    for name, module, kernel in found:
-        hooks.append(module.register_forward_pre_hook(partial(enter, name, kernel), with_kwargs=True))
-        hooks.append(module.register_forward_hook(leave, always_call=True))
-    listener = (heard, threading.get_ident())
-    _listeners.append(listener)
     code = [(inspect.unwrap(type(module).forward), kernel) for _, module, kernel in found]
     files = {(id(names := forward.__globals__), kernel): names for forward, kernel in code}
-    try:
-        with ExitStack() as stack:
-            for (_, kernel), names in files.items():
-                stack.enter_context(replacing(names, kernel, _with_ears))
-            yield
-    finally:
-        _listeners[:] = [kept for kept in _listeners if kept is not listener]
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as stack:
+        for name, module, kernel in found:
+            begin = partial(enter, name, kernel)
+            stack.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
+            stack.enter_context(module.register_forward_hook(leave, always_call=True))
+        stack.enter_context(subscribed(_listeners, (heard, threading.get_ident())))
+        for (_, kernel), names in files.items():
+            stack.enter_context(replacing(names, kernel, _with_ears))
+        yield
 
 
 def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:

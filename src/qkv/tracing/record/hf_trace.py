@@ -11,7 +11,7 @@ import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
@@ -46,6 +46,7 @@ from .hf_attention import (
     numbered,
     part_of,
     stacks,
+    subscribed,
     unheard,
 )
 from .hf_inputs import (
@@ -277,12 +278,8 @@ class Heard:
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
         mixing = hf_mixers.listen(self.model, self._on_mixing, all_senses=not self.text)
-        hook = self.model.base_model.register_forward_hook(self._keep_states)
-        try:
-            with hearing(), self.listen(), mixing:
-                made = run(self.model, inputs)
-        finally:
-            hook.remove()
+        with self.model.base_model.register_forward_hook(self._keep_states), hearing(), self.listen(), mixing:
+            made = run(self.model, inputs)
         silent = sorted({type(module).__name__ for module in self.entered if not self.heard[module]})
         if silent or not self.calls:
             raise unheard(self.model, silent or [type(module).__name__ for _, module in attentions(self.model)])
@@ -300,22 +297,17 @@ class Heard:
         """Collect what this thread's forward hands over."""
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
-        listener = (self._on_call, names, threading.get_ident())
-        hooks = []
-        for _name, module in attentions(self.model, all_senses=not self.text):
-            hooks.append(module.register_forward_pre_hook(lambda module, _: self.entered.update([module])))
-            if (found := _projection(module, parents.get(id(module)))) is not None:
-                self.projections[id(module)] = found
-                hooks.append(found.register_forward_pre_hook(self._projecting))
-        listeners.append(listener)
-        try:
+        with ExitStack() as stack:
+            for _name, module in attentions(self.model, all_senses=not self.text):
+                hook = module.register_forward_pre_hook(lambda module, _: self.entered.update([module]))
+                stack.enter_context(hook)
+                if (found := _projection(module, parents.get(id(module)))) is not None:
+                    self.projections[id(module)] = found
+                    stack.enter_context(found.register_forward_pre_hook(self._projecting))
+            stack.enter_context(subscribed(listeners, (self._on_call, names, threading.get_ident())))
+            stack.callback(self.rules.clear)
+            stack.callback(self.waiting.clear)
             yield
-        finally:
-            listeners[:] = [kept for kept in listeners if kept is not listener]
-            for hook in hooks:
-                hook.remove()
-            self.rules.clear()
-            self.waiting.clear()
 
     def _on_call(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
         """One call: what it was handed, what the kernel made of it, and what the model goes on with (edited or not)."""

@@ -6,7 +6,7 @@ B batch, N tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -228,12 +228,10 @@ class _Recording:
             return
         blocks = _blocks(self.model.encoder if self.model.decoder is None else self.model.decoder)
         keep = lambda block, given, made: self.residuals.append(made[0, place - span.start].clone())  # noqa: E731
-        hooks = [block.register_forward_hook(keep) for block in blocks]
-        try:
+        with ExitStack() as hooks:
+            for block in blocks:
+                hooks.enter_context(block.register_forward_hook(keep))
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
 
 def _routed(heard: list[Routing]) -> dict[str, Routing]:
