@@ -115,28 +115,27 @@ class Matcher:
             return None
         for theirs, size in zip(self.contexts, self.sizes, strict=True):
             if mine.shape == theirs.shape and not abs(mine.flat[-1] - theirs.flat[-1]) > self.tolerance * size:
-                error, place = self._nearest(mine)
-                return (error, place) if error < self.tolerance and self._mixed(guess, place) else None
+                error, place = self._nearest(guess, mine)
+                return (error, place) if error < self.tolerance else None
         return None
-
-    def _mixed(self, guess: Guess, place: int) -> bool:
-        """Whether a context is anything but the values: what a projection gives, seen by itself alone, is that again."""
-        context = self.contexts[place]
-        return context.shape != guess.v.shape or relative_error(guess.v, context, self.sizes[place]) > 1e-3
 
     def error(self, guess: Guess, form: AttentionForm) -> tuple[float, int]:
         """The largest difference, relative to the largest number, and with which context."""
         mine = self.mine(guess, form)
-        return (np.inf, 0) if mine is None else self._nearest(mine)
+        return (np.inf, 0) if mine is None else self._nearest(guess, mine)
 
-    def _nearest(self, mine: Array) -> tuple[float, int]:
+    def _nearest(self, guess: Guess, mine: Array) -> tuple[float, int]:
         best, place = np.inf, 0
         for index, (theirs, size) in enumerate(zip(self.contexts, self.sizes, strict=True)):
             if mine.shape == theirs.shape:
                 error = relative_error(mine, theirs, size)
-                if error < best:
+                if error < best and not self._passed_through(guess, theirs, size):
                     best, place = error, index
         return best, place
+
+    def _passed_through(self, guess: Guess, context: Array, size: float) -> bool:
+        """Whether a context is the values as they were: vectors that see themselves alone, which any projection gives."""
+        return context.shape == guess.v.shape and relative_error(guess.v, context, size) < 1e-3
 
     def best(
         self,

@@ -321,8 +321,8 @@ def _passed(case: Case, match: Match) -> bool:
     subject = case.subject
     if not match.variant.ids:
         return False
-    own = {"scale"} if subject.watched_weights() else {"temperature", "scale"}  # a scale may multiply or divide
-    if own & set(subject.chosen):
+    own = ("scale",) if subject.watched_weights() else ("temperature", "scale")  # a scale may multiply or divide
+    if any(isinstance(subject.chosen.get(word), float) for word in own):
         return match.variant.ids != ("S2",)
     if subject.watched_weights():
         return False
