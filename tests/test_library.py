@@ -49,7 +49,7 @@ def test_a_users_script_has_types(tmp_path):
     call, mixing = "qkv.attention.formula.Call", "qkv.mixers.calls.Mixing"
     of_trace = [
         *("qkv.tracing.views.traces.Trace", f"{call} | {mixing}", call),
-        "qkv.tracing.views.attention_maps.Head | qkv.mixers.mixer_maps.Head",
+        "qkv.tracing.views.attention_maps.Head | qkv.mixers.mixer_maps.MixerHead",
         "qkv.attention.oracle.Steps | qkv.mixers.stepwise.MixerSteps",
     ]
     wanted = ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both, *of_trace]

@@ -1,4 +1,4 @@
-"""Old names of modules and functions that moved: they still import, with a warning, and are removed in version 0.3."""
+"""Old names of modules, functions and classes that moved: they still import, with a warning, and are removed in version 0.3."""
 
 import sys
 import warnings
@@ -23,7 +23,7 @@ MOVED = {
     "qkv.tracing.traces": "qkv.tracing.views.traces",
     "qkv.words": "qkv.i18n",
 }
-MOVED_FUNCTIONS = {"qkv.model.load": "qkv.formats.load"}
+MOVED_NAMES = {"qkv.mixers.Head": "qkv.mixers.MixerHead", "qkv.model.load": "qkv.formats.load"}
 
 
 class MovedModules:
@@ -58,10 +58,10 @@ class MovedModules:
 
 
 def moved(name: str) -> Any:
-    """Return the function that had this name, with a warning; None if no function had it."""
-    if name not in MOVED_FUNCTIONS:
+    """Return the function or class that had this name, with a warning; None if none had it."""
+    if name not in MOVED_NAMES:
         return None
-    new = MOVED_FUNCTIONS[name]
+    new = MOVED_NAMES[name]
     warnings.warn(f"{name} is now {new}", FutureWarning, stacklevel=3)
     package, _, function = new.rpartition(".")
     return getattr(import_module(package), function)

@@ -18,7 +18,7 @@ from qkv.studio.handlers import HANDLERS, Job
 from qkv.studio.loaded_models import LoadedModels, giving_way
 from qkv.studio.text_views import TextView, Unmade
 from qkv.studio.worker import Worker
-from qkv.tracing.record.streaming import Stopped
+from qkv.tracing.record.streaming import StreamStopped
 from tests.studio.unpacking import unpack
 
 TEXT = "the cat sat on the mat"
@@ -228,7 +228,7 @@ def test_looking_never_runs_a_model_beside_another(name, shelf):
 
 def test_a_view_that_nobody_waits_for_stops_between_layers(name, shelf):
     fresh = Asked(shelf)
-    with pytest.raises(Stopped):
+    with pytest.raises(StreamStopped):
         fresh("view", spec=spec(name), wanted=lambda: False)
     assert not fresh.models.views
 

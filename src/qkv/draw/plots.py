@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ..attention.oracle import Steps
-    from ..mixers.mixer_maps import Head as MixingHead
+    from ..mixers.mixer_maps import MixerHead
     from ..tracing.views.attention_maps import Head
     from ..tracing.views.traces import Trace
 
@@ -348,7 +348,7 @@ def _pooled(
     return save(figure, path)
 
 
-def _hidden(one: Head | MixingHead, each: tuple[int, int]) -> np.ndarray:
+def _hidden(one: Head | MixerHead, each: tuple[int, int]) -> np.ndarray:
     """Which cells of a pooled map hold no pair that may attend; a few rows of the mask at a time."""
     starts = range(0, one.m, each[1])
     rows = []

@@ -36,7 +36,7 @@ from ..model.transformer import Transformer
 from .tensor_files import read_tensors, refuse_infinite
 
 if TYPE_CHECKING:
-    from .families.family import Family, Row
+    from .families.family import Family, TensorRow
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
 PARTS = ("attention", "all")  # which matrices get an adapter: those of attention, or those of feed-forwards too
@@ -154,14 +154,14 @@ def _layout(model: Transformer) -> Family | None:
         return None
 
 
-def _rows(model: Transformer) -> tuple[list[Row], str]:
+def _rows(model: Transformer) -> tuple[list[TensorRow], str]:
     """Where each tensor lies in its layout, and what names begin with that are left out."""
-    from .families.family import Row
+    from .families.family import TensorRow
 
     family = _layout(model)
     if family is None:
         plain = (name for name, _ in model.named_parameters() if not name.endswith((".a", ".b")))
-        return [Row(name, name) for name in plain], ""
+        return [TensorRow(name, name) for name in plain], ""
     return family.rows(model.config), family.prefix if model.config.output.head == "none" else ""
 
 
@@ -210,12 +210,12 @@ def saved(model: Transformer) -> dict[str, bytes]:
     return {CONFIG: (json.dumps(config, indent=2) + "\n").encode(), WEIGHTS: save(content, {"format": "pt"})}
 
 
-def _plain(row: Row) -> Row:
+def _plain(row: TensorRow) -> TensorRow:
     """The same row for a B: it has outputs like the matrix, and nothing else of it."""
     return replace(row, transposed=False, lifted=None, unused=0)
 
 
-def _stacked(row: Row, ours: list[str], modules: list[LowRank]) -> Tensor:
+def _stacked(row: TensorRow, ours: list[str], modules: list[LowRank]) -> Tensor:
     """The B of a matrix that stacks several of ours: each reads its own rows of A."""
     ranks, at, placed = [module.rank for module in modules], 0, {}
     for name, module in zip(ours, modules, strict=True):

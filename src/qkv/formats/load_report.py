@@ -32,7 +32,7 @@ MOST_CURES = 50  # settings of one file that are noted
 
 
 @dataclass(frozen=True)
-class Finding:
+class ModelFinding:
     """What is known of a model that somebody names, and what stands in its way."""
 
     place: Path
@@ -54,7 +54,7 @@ class Finding:
         return [f"{name}={getattr(self.config, name)!r}" for name in changed]
 
 
-def why(name: str | Path) -> Finding:
+def why(name: str | Path) -> ModelFinding:
     """Look at a folder, a file or a name, as `load` would, without stopping at the first thing in the way."""
     place = model_files.find(name)
     if place.is_file():
@@ -78,20 +78,20 @@ def _architecture(file: Path) -> Message:
     return Message("a GGUF file, general.architecture {word!r}", word=str(word)[:80])
 
 
-def _simply(place: Path, what: Message) -> Finding:
+def _simply(place: Path, what: Message) -> ModelFinding:
     """Of what is read in one go, the first thing in the way is all there is to say."""
     try:
         if place.is_file():
             held = gguf.read(place)
             config, state = to_ours(held.theirs, held.tensors)
-            return Finding(place, what, config, tuple(_misfits(place, config, state)))
+            return ModelFinding(place, what, config, tuple(_misfits(place, config, state)))
         model, _tokenizer = model_files.load(place)
-        return Finding(place, what, model.config, ())
+        return ModelFinding(place, what, model.config, ())
     except Problem as problem:
-        return Finding(place, what, None, (problem,))
+        return ModelFinding(place, what, None, (problem,))
 
 
-def _published(place: Path, theirs: HfConfig) -> Finding:
+def _published(place: Path, theirs: HfConfig) -> ModelFinding:
     """A folder of Hugging Face."""
     word = str(theirs["model_type"])[:80]
     family = next((family for family in FAMILIES if word in family.types), None)
@@ -117,7 +117,7 @@ def _published(place: Path, theirs: HfConfig) -> Finding:
         pass
     except Problem as problem:
         obstacles.append(problem)
-    return Finding(place, what, config, tuple(obstacles))
+    return ModelFinding(place, what, config, tuple(obstacles))
 
 
 def _read(

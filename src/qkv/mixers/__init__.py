@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .dispatch import explain as explain
     from .dispatch import mix as mix
     from .mamba2 import Mamba2 as Mamba2
-    from .mixer_maps import Head as Head
+    from .mixer_maps import MixerHead as MixerHead
     from .mixer_maps import head_of as head_of
     from .retention import Retention as Retention
     from .state_cache import StateCache as StateCache
@@ -41,7 +41,7 @@ __getattr__, __dir__, __all__ = lazy(
     Mixing="calls",
     mix="dispatch",
     explain="dispatch",
-    Head="mixer_maps",
+    MixerHead="mixer_maps",
     head_of="mixer_maps",
     StateCache="state_cache",
     CausalConvolution="convolution",

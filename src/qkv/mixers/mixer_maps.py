@@ -38,11 +38,11 @@ GONE = -200.0  # a logarithm of what no float32 holds and no sum of float64 noti
 
 
 @dataclass(frozen=True)
-class Head:
+class MixerHead:
     """One head of one item, as something to ask.
 
     >>> one = torch.ones(1, 1, 4, 1)
-    >>> head = Head(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=1.0))
+    >>> head = MixerHead(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=1.0))
     >>> head.n, head.m, head.bare, head.allowed([1]).tolist()
     (4, 4, False, [[True, True, False, False]])
     >>> head.n, head.row(2).tolist(), head.column(1).tolist()
@@ -99,7 +99,7 @@ class Head:
         the weights it covers: (cells down, cells across); NaN where all that a cell covers is hidden.
 
         >>> one = torch.ones(1, 1, 4, 1)
-        >>> head = Head(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=-1.0))
+        >>> head = MixerHead(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=-1.0))
         >>> head.tile(slice(1, 4), slice(0, 4), 2, 2).tolist()
         [[-1.0, -1.0], [-0.25, -1.0]]
         >>> head.tile(slice(0, 2), slice(0, 4), 2, 2, "mean").tolist()
@@ -131,7 +131,7 @@ class Head:
         whole cells of `cell` rows, or are all of one cell.
 
         >>> one = torch.ones(1, 1, 3, 1)
-        >>> head = Head(Mixing(one, one, one, torch.zeros(1, 1, 3), scale=1.0))
+        >>> head = MixerHead(Mixing(one, one, one, torch.zeros(1, 1, 3), scale=1.0))
         >>> [(rows, cols, table.tolist()) for rows, cols, table in head.tiles(1)]
         [(slice(0, 3, None), slice(0, 3, None), [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])]
         """
@@ -189,7 +189,7 @@ class Head:
     # The delta rule: from chunk to chunk.
 
     @cached_property
-    def _chunks(self) -> _Chunks:
+    def _chunks(self) -> _MapChunks:
         return _chunked(self.call)
 
     def _delta(self, rows: Tensor, cols: Tensor) -> Tensor:
@@ -267,7 +267,7 @@ def joined(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dt
     return high
 
 
-class _Chunks(NamedTuple):
+class _MapChunks(NamedTuple):
     """What a map under the delta rule is carried by."""
 
     inside: Tensor  # (T, C, C): weights between tokens of one chunk
@@ -281,7 +281,7 @@ class _Chunks(NamedTuple):
 
 
 @torch.no_grad()
-def _chunked(call: Mixing, size: int = forms.CHUNK) -> _Chunks:
+def _chunked(call: Mixing, size: int = forms.CHUNK) -> _MapChunks:
     def cut(table: Tensor) -> Tensor:
         """(N, …) → (T, C, …)."""
         more = (0, 0) * (table.ndim - 1) + (0, -len(table) % size)
@@ -298,14 +298,14 @@ def _chunked(call: Mixing, size: int = forms.CHUNK) -> _Chunks:
     leaves = (k * left.exit).mT @ written  # (T, D, C)
     through = (leaves @ seen).neg_()
     through.diagonal(dim1=-2, dim2=-1).add_(left.through[..., 0])
-    return _Chunks(inside, reads, leaves, through)
+    return _MapChunks(inside, reads, leaves, through)
 
 
 def _all(span: slice) -> Tensor:
     return torch.arange(span.start, span.stop)
 
 
-def head_of(call: Mixing, item: int, head: int) -> Head:
+def head_of(call: Mixing, item: int, head: int) -> MixerHead:
     """One head of a recorded call, as something to ask.
 
     >>> one = torch.ones(1, 2, 2, 1)
@@ -313,4 +313,4 @@ def head_of(call: Mixing, item: int, head: int) -> Head:
     [[1.0, 0.0], [1.0, 1.0]]
     """
     one = call.only([head], [item]).mapped(lambda t: t.detach().cpu())
-    return Head(one.mapped(Tensor.float) if one.v.dtype.itemsize < 4 else one)
+    return MixerHead(one.mapped(Tensor.float) if one.v.dtype.itemsize < 4 else one)

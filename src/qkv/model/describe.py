@@ -52,7 +52,7 @@ NAMES = {
 
 
 @dataclass
-class Part:
+class PartSize:
     """One row: what is learned there, and the work of one token (a multiply and an add are 2)."""
 
     name: str
@@ -60,7 +60,7 @@ class Part:
     flops: int = 0
 
 
-def parts(subject: Transformer | Config) -> list[Part]:
+def parts(subject: Transformer | Config) -> list[PartSize]:
     """The parts that a model has, in the order a token meets them.
 
     For an encoder-decoder, the FLOPs are those of one source token read and one target token written. A pooler reads one
@@ -70,7 +70,7 @@ def parts(subject: Transformer | Config) -> list[Part]:
     [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
     """
     model = _model(subject)
-    named = {name: Part(name) for name in PARTS}
+    named = {name: PartSize(name) for name in PARTS}
     mixers = [path for path, module in model.named_modules() if isinstance(module, StateMixer)]
     counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
     for path, module in model.named_modules():
@@ -155,7 +155,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
     """
     model = _model(subject)
     config, rows = model.config, parts(model)
-    total = Part("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
+    total = PartSize("total", sum(row.parameters for row in rows), sum(row.flops for row in rows))
     table = [["", *(say(NAMES[name], lang) for name in ("parameters", "share", "memory", "flops"))]]
     for row in [*rows, total]:
         name = "head.tied" if row.name == "head" and config.embedding.tied else row.name

@@ -16,7 +16,7 @@ from ..attention.formula import weights
 from ..evaluation.token_losses import losses
 from ..generation.sampling import Sampling, draws
 from ..i18n import Problem
-from ..tracing.record.streaming import Stopped, follow, normed, says
+from ..tracing.record.streaming import StreamStopped, follow, normed, says
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.survey import plain
 from ..tracing.views.traces import Trace
@@ -198,7 +198,7 @@ def importance(job: Job, request: requests.ImportanceRequest) -> None:
     def further(done: int, total: int) -> None:
         nonlocal last
         if not job.wanted():
-            raise Stopped
+            raise StreamStopped
         if time.monotonic() - last > 0.2 or done == total:
             last = time.monotonic()
             job.send({"kind": "progress", "done": done, "all": total})
@@ -240,7 +240,7 @@ def changes(job: Job, request: requests.ChangesRequest) -> None:
         apart = (tables[0][:count] - tables[1][:count]).abs().sum(-1).mean(-1) / 2 if len(rows) else torch.zeros(count)
         top += [(at, head, float(distance)) for head, distance in enumerate(apart)]
         if not job.wanted():
-            raise Stopped
+            raise StreamStopped
     told = {"kind": "changes", "slots": sides[0], "keys": sides[1]}
     job.send(told | {"top": sorted(top, key=lambda each: -each[2])})
 
@@ -276,7 +276,7 @@ def page(job: Job, request: requests.PageRequest) -> None:
 
     def further(done: int, total: int) -> None:
         if not job.wanted():
-            raise Stopped
+            raise StreamStopped
 
     made = html(found.trace, lang=request.lang, first=first, progress=further)
     job.send({"kind": "page"}, np.frombuffer(made.encode(), np.uint8))
@@ -395,7 +395,7 @@ def _loss(view: TextView, wanted: Wanted) -> Fields:
     each: list[float] = []
     for start in range(0, len(ids) - 1, 128):
         if not wanted():
-            raise Stopped
+            raise StreamStopped
         rows = slice(start, min(start + 128, len(ids) - 1))
         wished = ids[rows.start + 1 : rows.stop + 1]
         each += losses(says(view.model, states[rows]), wished).tolist()

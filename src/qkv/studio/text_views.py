@@ -26,7 +26,7 @@ from ..i18n import Problem
 from ..mixers import mixer_maps
 from ..mixers.calls import Mixing
 from ..tracing.record.model_protocol import model_of
-from ..tracing.record.streaming import Heads, Sides, Stopped, follow
+from ..tracing.record.streaming import Heads, Sides, StreamStopped, follow
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.edits import edit
 from ..tracing.study.survey import Look, Surveyor, plain
@@ -40,7 +40,7 @@ SHORT = 256  # tokens of a text whose layers are looked at all together, once th
 
 Wanted = Callable[[], bool]
 AttentionCall = Call | Mixing
-HeadMap = Head | mixer_maps.Head
+HeadMap = Head | mixer_maps.MixerHead
 
 
 class Send(Protocol):
@@ -87,7 +87,7 @@ class TextView:
                 if (known is not None and at >= len(known)) or self.trace is not None:
                     raise Problem("there is no layer {layer}: this model has {n} layers", layer=at, n=len(known or ()))
                 if not wanted():
-                    raise Stopped
+                    raise StreamStopped
                 self.there.wait(0.2)
         return self.calls[part, at]
 

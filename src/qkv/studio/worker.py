@@ -87,7 +87,7 @@ class Worker:
             self._answer(number, request, light)
 
     def _answer(self, number: int, request: Request, light: bool) -> None:
-        from ..tracing.record.streaming import Stopped
+        from ..tracing.record.streaming import StreamStopped
         from .handlers import HANDLERS, Job
         from .text_views import Unmade
 
@@ -115,7 +115,7 @@ class Worker:
         except Unmade:  # the view it looks at was let go of: make it again, in the lane where models run
             self.lanes[False].put((number, request))
             return
-        except (Gone, Stopped):
+        except (Gone, StreamStopped):
             last = frame({"kind": "superseded"})
         except Exception as error:
             last = told_of(error)

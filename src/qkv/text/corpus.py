@@ -36,7 +36,7 @@ class Document:
     size: int
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Some text of one document, and the bytes of the file it is."""
 
     document: int
@@ -96,7 +96,7 @@ class Corpus:
     def __iter__(self) -> Iterator[str]:
         return (block.text for block in self.blocks(self.start, self.end))
 
-    def blocks(self, start: Position, end: Position) -> Iterator[Block]:
+    def blocks(self, start: Position, end: Position) -> Iterator[TextBlock]:
         """The text between two positions. A block's end depends on its start alone, so reading can go on anywhere."""
         for number in range(start[0], end[0] + 1):
             document = self.documents[number]
@@ -152,7 +152,7 @@ def pieces(text: str, size: int = 4096) -> list[str]:
     return [text[first:last] for first, last in zip(cuts, [*cuts[1:], len(text)], strict=True) if last > first]
 
 
-def _read(number: int, path: Path, start: int, end: int) -> Iterator[Block]:
+def _read(number: int, path: Path, start: int, end: int) -> Iterator[TextBlock]:
     with path.open("rb") as file:
         file.seek(start)
         raw = b""
@@ -168,7 +168,7 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[Block]:
             if not last:
                 text = text[: _last_safe(text)]
                 used = len(text.encode())
-            yield Block(number, start, start + used, text)
+            yield TextBlock(number, start, start + used, text)
             raw, start = raw[used:], start + used
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from ..disk.atomic_files import atomic_write, write_file
 from ..disk.bounded_reading import JsonObject
 from ..i18n import Problem
-from .corpus import Block, Corpus, Position, pieces
+from .corpus import Corpus, Position, TextBlock, pieces
 from .dataset import BLOCK, FORMAT, HASHES, Dataset, read_index
 from .tokenizer import Tokenizer
 
@@ -134,7 +134,7 @@ class BlockHashes:
         return self.digests
 
 
-def _encode(block: Block, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
+def _encode(block: TextBlock, tokenizer: Tokenizer, joined: bool) -> np.ndarray:
     ids = tokenizer.encode_array(pieces(block.text))
     return np.concatenate([[tokenizer.eos], ids]) if joined and tokenizer.eos is not None else ids
 

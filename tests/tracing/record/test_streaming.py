@@ -8,7 +8,7 @@ from qkv.attention import dispatch
 from qkv.i18n import Problem
 from qkv.tracing.record import chunking, hf_attention
 from qkv.tracing.record.recorder import trace
-from qkv.tracing.record.streaming import Stopped, follow, normed, says
+from qkv.tracing.record.streaming import StreamStopped, follow, normed, says
 from tests.tracing.record.families import TRANSLATORS, made
 
 CONFIGS = {
@@ -130,7 +130,7 @@ def test_texts_up_to_what_is_followed_are_not_cut(monkeypatch):
 def test_whoever_follows_can_stop(name):
     model = made(name) if name in THEIRS else ours(name)
     ear = Ear(most=2)
-    with pytest.raises(Stopped):
+    with pytest.raises(StreamStopped):
         ear.follow(model, ROWS[0], target=target(name, ROWS[:1]))
     assert len(ear.events) == 3
     assert dispatch._recorders == [] and hf_attention.listeners == [] and hf_attention._replaced == {}
@@ -146,7 +146,7 @@ def test_a_stop_holds_between_chunks_too(monkeypatch):
     monkeypatch.setattr(chunking, "CHUNK", 4)
     monkeypatch.setattr(chunking, "FOLLOWED", 4)
     asked = iter([False] * 4 + [True])
-    with pytest.raises(Stopped):
+    with pytest.raises(StreamStopped):
         follow(ours("decoder"), ROWS[0], stop=lambda: next(asked))
 
 

@@ -3,16 +3,16 @@
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Row, need
+from .family import PLAIN, Family, TensorRow, need
 from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
 from .mamba2 import check_steps, expansion, remembers, whole_widths
-from .rotary_settings import Rotary
+from .rotary_settings import RotaryEntry
 from .setting_table import (
     TRUTH,
+    ConfigReading,
     Foreign,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -45,7 +45,7 @@ def obstacles(config: Config) -> list[Message]:
     return either + whole_widths(config)
 
 
-def read_layers(reading: Reading) -> dict[str, Value]:
+def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
     count, attend = reading.ours["n_layer"], reading.theirs.get("attn_layer_indices")
     if not attend:
@@ -67,7 +67,7 @@ def write_layers(config: Config) -> HfConfig:
     return dict(attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"])
 
 
-def read_values(reading: Reading) -> dict[str, Value]:
+def read_values(reading: ConfigReading) -> dict[str, Value]:
     """Return the width of a mixer's heads, which may follow from how many widths they have together."""
     theirs, values = reading.theirs, reading.theirs.get("mamba_d_head", "auto")
     if values == "auto":
@@ -80,7 +80,7 @@ def write_values(config: Config) -> HfConfig:
     return dict(mamba_d_head=config.state_sizes("mamba2").values, mamba_expand=expansion(config))
 
 
-def bias(reading: Reading) -> Value:
+def bias(reading: ConfigReading) -> Value:
     """Return whether attention has biases: the other parts must have them too, or none."""
     return reading.theirs.get("attention_bias", False)
 
@@ -103,11 +103,11 @@ SETTINGS: Table = (
         Setting("mamba_n_groups", "n_state_group"),
         Setting("mamba_d_conv", "taps"),
     ),
-    Rotary(share=0.5, share_name=""),  # transformers hears it nowhere but in the table
+    RotaryEntry(share=0.5, share_name=""),  # transformers hears it nowhere but in the table
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     mixers = {"attention": ("self_attn", looks), "mamba2": ("mamba", remembers)}
     return stack(config, mixers, think="feed_forward", think_norm="pre_ff_layernorm", last="final_layernorm")

@@ -13,14 +13,14 @@ from torch import Tensor
 from ...attention.positions import Sinusoidal
 from ...i18n import Message, Notice, all_of
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, linear, need, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, linear, need, plain_heads, zero_biases
 from .setting_table import (
     SIDES,
+    ConfigReading,
     Foreign,
     Form,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -83,7 +83,7 @@ def both_sides(what: str, ours: str) -> Table:
     """Return the entries of a number that each side has, and which must be one."""
     first, second = f"encoder_{what}", f"decoder_{what}"
 
-    def compare(reading: Reading) -> None:
+    def compare(reading: ConfigReading) -> None:
         a, b = reading.theirs[first], reading.theirs[second]
         if a != b:
             raise Foreign(
@@ -98,7 +98,7 @@ def both_sides(what: str, ours: str) -> Table:
     return Setting(first, ours, also=(second,)), Rule(compare)
 
 
-def read_words(reading: Reading) -> dict[str, Value]:
+def read_words(reading: ConfigReading) -> dict[str, Value]:
     """Return the two vocabularies; untied, transformers 5 keeps all three matrices apart."""
     theirs, vocab = reading.theirs, reading.theirs["vocab_size"]
     tied = theirs.get("tie_word_embeddings", True)
@@ -116,7 +116,7 @@ def write_words(config: Config) -> HfConfig:
     return theirs | dict(decoder_vocab_size=config.vocab, share_encoder_decoder_embeddings=shared)
 
 
-def read_positions(reading: Reading) -> dict[str, Value]:
+def read_positions(reading: ConfigReading) -> dict[str, Value]:
     """Return the positions: learned, but for a Marian's sines, which its file may hold too."""
     if reading.member != "marian":
         return dict(position="learned", sides="own")
@@ -165,19 +165,19 @@ def _are_sines(table: Tensor) -> bool:
     return torch.allclose(table.double(), made, rtol=0, atol=max(torch.finfo(coarsest).eps, 1e-4))
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    table = [Row("embedding.weight", "model.shared.weight")] * (
+    table = [TensorRow("embedding.weight", "model.shared.weight")] * (
         config.source_vocab is None or member(config) != "marian"
     )
     if config.source_vocab is not None:  # of `shared` nothing is used
-        table += [Row("source_embedding.weight", "model.encoder.embed_tokens.weight")]
-        table += [Row("embedding.weight", "model.decoder.embed_tokens.weight")]
+        table += [TensorRow("source_embedding.weight", "model.encoder.embed_tokens.weight")]
+        table += [TensorRow("embedding.weight", "model.decoder.embed_tokens.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         before = "decoder_" if side == "decoder" else ""
         if config.position == "learned":
             theirs = f"model.{side}.embed_positions.weight"
-            table += [Row(f"{before}position.table", theirs, unused=UNUSED if config.embedding.norm else 0)]
+            table += [TensorRow(f"{before}position.table", theirs, unused=UNUSED if config.embedding.norm else 0)]
         if config.embedding.norm:
             table += linear(f"{before}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
         if config.norm_place == "pre":
@@ -192,8 +192,8 @@ def rows(config: Config) -> list[Row]:
             table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
             table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
             table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    table += [Row("head.bias", "final_logits_bias", lifted=0)] * config.output.bias
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
+    table += [TensorRow("head.bias", "final_logits_bias", lifted=0)] * config.output.bias
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

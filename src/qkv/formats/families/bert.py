@@ -10,12 +10,12 @@ from functools import partial
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, linear, need, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, linear, need, plain_heads, zero_biases
 from .setting_table import (
+    ConfigReading,
     Form,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -68,7 +68,7 @@ def obstacles(config: Config) -> list[Message]:
     return plain_heads(config) + [need(words, True, repr(config.output.head))] * both
 
 
-def read_head(reading: Reading, begins: str) -> dict[str, Value]:
+def read_head(reading: ConfigReading, begins: str) -> dict[str, Value]:
     """Return the head, by the names of the tensors; `begins` is how those of the head for masked words begin."""
     names = list(reading.tensors)
     head = "mlm" if any(name.startswith(begins) for name in names) else "none"
@@ -118,7 +118,7 @@ def settings(name: str, begins: str, unused: int = 0) -> Table:
     )
 
 
-def written_gelu(reading: Reading) -> Value:
+def written_gelu(reading: ConfigReading) -> Value:
     """Return the only activation that is read: the head for masked words has a GELU whatever the blocks have."""
     return "gelu" if reading.ours["head"] == "mlm" else reading.theirs.get("hidden_act")
 
@@ -131,12 +131,12 @@ ROBERTAS_SETTINGS: Table = (
 )
 
 
-def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERTS_HEAD) -> list[Row]:
+def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERTS_HEAD) -> list[TensorRow]:
     """Where each tensor lies."""
     table = [
-        Row("embedding.weight", f"{base}.embeddings.word_embeddings.weight"),
-        Row("position.table", f"{base}.embeddings.position_embeddings.weight", unused=unused),
-        Row("types.weight", f"{base}.embeddings.token_type_embeddings.weight"),
+        TensorRow("embedding.weight", f"{base}.embeddings.word_embeddings.weight"),
+        TensorRow("position.table", f"{base}.embeddings.position_embeddings.weight", unused=unused),
+        TensorRow("types.weight", f"{base}.embeddings.token_type_embeddings.weight"),
         *linear("embedding_norm", f"{base}.embeddings.LayerNorm", bias=True),
     ]
     for i in range(config.n_layer):
@@ -154,7 +154,7 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
         return table + linear("pooler", f"{base}.pooler.dense", bias=True) * config.output.pooler
     table += linear("head.dense", head["dense"], bias=True)
     table += linear("head.norm", head["norm"], bias=True)
-    table += [Row("head.bias", head["bias"])]
+    table += [TensorRow("head.bias", head["bias"])]
     # An untied head has its bias twice in their file, and theirs computes with the second.
     return table + linear("head", head["matrix"], bias=True) * (not config.embedding.tied)
 

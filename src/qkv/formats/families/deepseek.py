@@ -11,13 +11,13 @@ from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama, mixtral
-from .family import PLAIN, Family, Row, linear, need
+from .family import PLAIN, Family, TensorRow, linear, need
 from .rotary_settings import read_rotary, rotary_table, write_rotary
 from .setting_table import (
+    ConfigReading,
     Form,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -78,12 +78,12 @@ def magnitude(factor: float, weight: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
-def check_heads(reading: Reading) -> None:
+def check_heads(reading: ConfigReading) -> None:
     """Refuse heads that share keys."""
     one_number(reading.theirs, "num_attention_heads", "num_key_value_heads")
 
 
-def read_angles(reading: Reading) -> dict[str, Value]:
+def read_angles(reading: ConfigReading) -> dict[str, Value]:
     """Return the angles, and the scale of scores, which follows from what a file says of YaRN's magnitudes."""
     theirs, scale, told = reading.theirs, None, rotary_table(reading.theirs)
     width = reading.ours["head_width"] + reading.ours["rope_width"]
@@ -108,7 +108,7 @@ def write_angles(config: Config) -> HfConfig:
     return theirs
 
 
-def read_layers(reading: Reading) -> dict[str, Value]:
+def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return which layers have experts: all after the first few."""
     count, usual = reading.ours["n_layer"], 3 if reading.member == "deepseek_v3" else 0
     dense = min(reading.theirs.get("first_k_dense_replace", usual) or 0, count)
@@ -120,7 +120,7 @@ def write_layers(config: Config) -> HfConfig:
     return dict(first_k_dense_replace=config.thinkers.index("experts"))
 
 
-def read_groups(reading: Reading) -> dict[str, Value]:
+def read_groups(reading: ConfigReading) -> dict[str, Value]:
     """Return the groups of experts that a token chooses from; V2 has none if it is greedy."""
     theirs, kept = reading.theirs, reading.theirs.get("topk_group")
     groups = {"experts.groups": theirs.get("n_group") or 1, "experts.groups_per_token": 1 if kept is None else kept}
@@ -205,7 +205,7 @@ SETTINGS: Table = (
 )
 
 
-def looks(config: Config, ours: str, theirs: str) -> list[Row]:
+def looks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one latent attention."""
     bias = bool(config.bias)
     if config.latent.q_rank is None:
@@ -220,16 +220,16 @@ def looks(config: Config, ours: str, theirs: str) -> list[Row]:
     return table + linear(f"{ours}.out", f"{theirs}.o_proj", bias=bias)
 
 
-def experts(config: Config, ours: str, theirs: str) -> list[Row]:
+def experts(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one mixture."""
     assert config.experts is not None
     table = mixtral.mixture(config.experts.count, mixtral.PARTS, ours, theirs)
     for part, word in mixtral.PARTS.items() if config.experts.shared is not None else ():
         table += linear(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{word}", bias=False)
-    return table + [Row(f"{ours}.balance", f"{theirs}.gate.e_score_correction_bias")] * config.experts.balance
+    return table + [TensorRow(f"{ours}.balance", f"{theirs}.gate.e_score_correction_bias")] * config.experts.balance
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     return llama.stack(config, {"latent": ("self_attn", looks)}, experts=experts)
 

@@ -30,7 +30,7 @@ UNFIT = {
 
 
 @dataclass(frozen=True)
-class Row:
+class TensorRow:
     """One tensor of theirs, and the one of ours that it is, or those that it stacks along the outputs."""
 
     ours: str | tuple[str, ...]
@@ -82,7 +82,7 @@ class Family:
     holds: Holds
     obstacles: Callable[[Config], list[Message]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
     settings: Table
-    rows: Callable[[Config], list[Row]]
+    rows: Callable[[Config], list[TensorRow]]
     fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
     ignored: str = (
         "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours; {n_layer}
@@ -125,11 +125,11 @@ PLAIN: Holds = dict(
 )
 
 
-def linear(ours: str | Sequence[str], theirs: str, *, bias: bool, transposed: bool = False) -> list[Row]:
+def linear(ours: str | Sequence[str], theirs: str, *, bias: bool, transposed: bool = False) -> list[TensorRow]:
     """The rows of a layer with a weight and perhaps a bias."""
     parts = (ours,) if isinstance(ours, str) else ours
-    rows = [Row(tuple(f"{part}.weight" for part in parts), f"{theirs}.weight", transposed)]
-    return rows + [Row(tuple(f"{part}.bias" for part in parts), f"{theirs}.bias")] * bias
+    rows = [TensorRow(tuple(f"{part}.weight" for part in parts), f"{theirs}.weight", transposed)]
+    return rows + [TensorRow(tuple(f"{part}.bias" for part in parts), f"{theirs}.bias")] * bias
 
 
 def in_the_way(family: Family, config: Config) -> list[Message]:

@@ -9,14 +9,14 @@ import math
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, Row, linear, need
-from .rotary_settings import Rotary, read_rotary, write_rotary
+from .family import PLAIN, Family, TensorRow, linear, need
+from .rotary_settings import RotaryEntry, read_rotary, write_rotary
 from .setting_table import (
+    ConfigReading,
     Foreign,
     Form,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -79,7 +79,7 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def read_activation(reading: Reading) -> dict[str, Value]:
+def read_activation(reading: ConfigReading) -> dict[str, Value]:
     """Return the gate; the first Gemma's own files say gelu and mean its approximation."""
     usual = "gelu_pytorch_tanh"
     word = reading.theirs.get("hidden_act" if reading.member == "gemma" else "hidden_activation", usual)
@@ -93,7 +93,7 @@ def write_activation(config: Config) -> HfConfig:
     return dict(hidden_act=word, hidden_activation=word)
 
 
-def read_windows(reading: Reading) -> dict[str, Value]:
+def read_windows(reading: ConfigReading) -> dict[str, Value]:
     """Return the window and the layers that have it: all but every second, or every sixth."""
     theirs, every = reading.theirs, 2
     if reading.member == "gemma3_text":
@@ -110,7 +110,7 @@ def write_windows(config: Config) -> HfConfig:
     return dict(sliding_window=window, layer_types=llama.write_windows(config))
 
 
-def read_bases(reading: Reading) -> dict[str, Value]:
+def read_bases(reading: ConfigReading) -> dict[str, Value]:
     """Return the angles of layers with a window, which have another base, and of the others, as both versions write it."""
     theirs = reading.theirs
     told = theirs.get("rope_parameters") or {}
@@ -135,12 +135,12 @@ def write_bases(config: Config) -> HfConfig:
     return theirs | dict(rope_parameters=tables, rope_local_base_freq=base)
 
 
-def head_dim(reading: Reading) -> int:
+def head_dim(reading: ConfigReading) -> int:
     """Return the width of a head where a file is silent: null is not silent, but means that heads divide the width."""
     return llama.divided(reading) if "head_dim" in reading.theirs else 256
 
 
-def score_scale(scalar: Value, reading: Reading) -> float | None:
+def score_scale(scalar: Value, reading: ConfigReading) -> float | None:
     """Return what scores are multiplied by: 1 / √scalar; None where that is what any model does."""
     scale: float = scalar**-0.5
     return None if scalar == reading.theirs.get("head_dim", 256) else scale
@@ -183,11 +183,11 @@ SETTINGS: Table = (
         Setting("final_logit_softcapping", "output_softcap", None),
         Rule(read_bases, write_bases, OLD_BASES),
     ),
-    *only("gemma", "gemma2", Rotary()),
+    *only("gemma", "gemma2", RotaryEntry()),
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     both = config.norm_place == "both"
     norm = "pre_feedforward_layernorm" if both else "post_attention_layernorm"

@@ -1,7 +1,7 @@
 """GPT-2: a decoder with learned positions, norms before each part, q, k and v in one matrix."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
 from .setting_table import Holds, Setting, Table, always, choice, required, words, written
 
 ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu", "relu2": "relu2"}
@@ -40,11 +40,11 @@ SETTINGS: Table = (
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     table = [
-        Row("embedding.weight", "transformer.wte.weight"),
-        Row("position.table", "transformer.wpe.weight"),
+        TensorRow("embedding.weight", "transformer.wte.weight"),
+        TensorRow("position.table", "transformer.wpe.weight"),
         *linear("decoder_norm", "transformer.ln_f", bias=True),
     ]
     for i in range(config.n_layer):
@@ -56,7 +56,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2", bias=True)
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.mlp.c_fc", bias=True, transposed=True)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.c_proj", bias=True, transposed=True)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

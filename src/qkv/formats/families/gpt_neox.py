@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
-from .rotary_settings import Rotary
-from .setting_table import Form, Holds, Reading, Setting, Table, Value, required, words, written
+from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
+from .rotary_settings import RotaryEntry
+from .setting_table import ConfigReading, Form, Holds, Setting, Table, Value, required, words, written
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
 HOLDS: Holds = PLAIN | dict(
@@ -31,7 +31,7 @@ def biased(config: Config) -> bool:
     return bool({"qkv", "out"} & config.biased)
 
 
-def divided(reading: Reading) -> Value:
+def divided(reading: ConfigReading) -> Value:
     """Return the only head_dim that is read: transformers counts angles by it, and nothing else."""
     told = reading.theirs.get("head_dim")
     return told and reading.ours["width"] // reading.ours["n_head"]
@@ -57,16 +57,16 @@ SETTINGS: Table = (
         True,
         Form(lambda value, reading: True if value else "forward", lambda value, config: biased(config)),
     ),
-    Rotary(share=0.25, share_name="rotary_pct", base_name="rotary_emb_base"),
+    RotaryEntry(share=0.25, share_name="rotary_pct", base_name="rotary_emb_base"),
     written("rotary_pct", lambda config: config.rotary.fraction),
     written("rotary_emb_base", lambda config: config.rotary.base),
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     table = [
-        Row("embedding.weight", "gpt_neox.embed_in.weight"),
+        TensorRow("embedding.weight", "gpt_neox.embed_in.weight"),
         *linear("decoder_norm", "gpt_neox.final_layer_norm", bias=True),
     ]
     width, attention = config.width // config.n_head, biased(config)
@@ -81,7 +81,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.dense_4h_to_h", bias=True)
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=True)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=True)
-    return table + [Row("head.weight", "embed_out.weight")] * (not config.embedding.tied)
+    return table + [TensorRow("head.weight", "embed_out.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

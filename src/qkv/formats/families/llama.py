@@ -6,13 +6,13 @@ from dataclasses import replace
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Row, linear, need
-from .rotary_settings import Rotary
+from .family import PLAIN, Family, TensorRow, linear, need
+from .rotary_settings import RotaryEntry
 from .setting_table import (
     WINDOW,
+    ConfigReading,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -23,7 +23,7 @@ from .setting_table import (
     written,
 )
 
-Rows = Callable[[Config, str, str], list[Row]]  # of one part of a block: our name of it, and theirs
+Rows = Callable[[Config, str, str], list[TensorRow]]  # of one part of a block: our name of it, and theirs
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
 CLASSES = {
     "llama": "LlamaForCausalLM",
@@ -76,7 +76,7 @@ def obstacles(config: Config) -> list[Message]:
     return []
 
 
-def read_bias(reading: Reading) -> dict[str, Value]:
+def read_bias(reading: ConfigReading) -> dict[str, Value]:
     """Return our word for biases on all of attention, and on the feed-forward, which LLaMA alone may have."""
     attention = reading.theirs.get("attention_bias", False)
     forward = reading.member == "llama" and reading.theirs.get("mlp_bias", False)
@@ -103,7 +103,7 @@ def write_windows(config: Config) -> list[str]:
     return ["full_attention" if window is None else "sliding_attention" for window in config.windows]
 
 
-def read_qwens_windows(reading: Reading) -> dict[str, Value]:
+def read_qwens_windows(reading: ConfigReading) -> dict[str, Value]:
     """Return the window, which a file must switch on, and the layers that have it."""
     theirs = reading.theirs
     if not theirs.get("use_sliding_window"):
@@ -126,7 +126,7 @@ def write_qwens_windows(config: Config) -> HfConfig:
     )
 
 
-def divided(reading: Reading) -> int:
+def divided(reading: ConfigReading) -> int:
     """Return the width of heads that divide the model's."""
     width: int = reading.ours["width"] // reading.ours["n_head"]
     return width
@@ -154,7 +154,7 @@ SETTINGS: Table = (
     written("architectures", lambda config: [CLASSES[member(config)]]),
     *SIZES,
     GATE,
-    Rotary(),
+    RotaryEntry(),
     *only("qwen3", always(qk_norm="rms")),
     *only("qwen2", always(bias="qkv")),
     *only("mistral", always(bias=False), Setting("sliding_window", "window", 4096, WINDOW)),
@@ -164,7 +164,7 @@ SETTINGS: Table = (
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     return stack(config, {"attention": ("self_attn", looks)})
 
@@ -178,13 +178,16 @@ def stack(
     last: str = "norm",
     experts: Rows | None = None,
     thinks: Rows | None = None,
-) -> list[Row]:
+) -> list[TensorRow]:
     """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows.
 
     `experts` are the rows of a layer that has many feed-forwards, `thinks` those of one that has one.
     """
     dense = gated if thinks is None else thinks
-    table = [Row("embedding.weight", "model.embed_tokens.weight"), Row("decoder_norm.weight", f"model.{last}.weight")]
+    table = [
+        TensorRow("embedding.weight", "model.embed_tokens.weight"),
+        TensorRow("decoder_norm.weight", f"model.{last}.weight"),
+    ]
     for i, word in enumerate(config.mixers):
         ours, theirs = f"decoder.{i}", f"model.layers.{i}"
         name, mixer = mixers[word]
@@ -193,10 +196,10 @@ def stack(
         table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
         table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
-def looks(config: Config, ours: str, theirs: str) -> list[Row]:
+def looks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one attention; queries and gates are woven head by head, as Qwen3-Next has them."""
     qkv, table = "qkv" in config.biased, []
     if config.attention_gate:
@@ -211,7 +214,7 @@ def looks(config: Config, ours: str, theirs: str) -> list[Row]:
     return table
 
 
-def gated(config: Config, ours: str, theirs: str) -> list[Row]:
+def gated(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one gated feed-forward."""
     parts = ("gate", "up", "down")
     return [

@@ -5,12 +5,12 @@ import math
 from ...i18n import Message
 from ...mixers.mamba2 import NAMES
 from ...model.config import Config
-from .family import PLAIN, Family, Row, linear, need
+from .family import PLAIN, Family, TensorRow, linear, need
 from .setting_table import (
     TRUTH,
+    ConfigReading,
     Foreign,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -50,7 +50,7 @@ def whole_widths(config: Config) -> list[Message]:
     return [] if fits else [need("n_state_head × state_head_width = 2 × width", f"{heads} × {values}", config.width)]
 
 
-def check_steps(reading: Reading) -> None:
+def check_steps(reading: ConfigReading) -> None:
     """Steps are softplus(…), kept within nothing; transformers 5 writes infinity as {"__float__": "Infinity"}."""
     told = reading.theirs.get("time_step_limit") or (0.0, math.inf)
     limits = [float(end["__float__"] if isinstance(end, dict) else end) for end in told]
@@ -63,12 +63,12 @@ def check_steps(reading: Reading) -> None:
         )
 
 
-def check_activation(reading: Reading) -> None:
+def check_activation(reading: ConfigReading) -> None:
     """The convolution has one only."""
     word_of(reading.theirs.get("hidden_act", "silu"), {"swiglu": "silu"})
 
 
-def read_heads(reading: Reading) -> dict[str, Value]:
+def read_heads(reading: ConfigReading) -> dict[str, Value]:
     """Return what would be attention's heads: as many as the mixer's, and as wide."""
     return dict(n_head=reading.ours["n_state_head"], head_width=reading.ours["state_head_width"])
 
@@ -102,25 +102,25 @@ SETTINGS: Table = (
 )
 
 
-def remembers(config: Config, ours: str, theirs: str) -> list[Row]:
+def remembers(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one mixer."""
     biased = config.bias is True
     named = {name: word for name, word in NAMES.items() if biased or name not in ("into.bias", "out.bias")}
     lifted = {"convolution.weight": 1}
-    return [Row(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in named.items()]
+    return [TensorRow(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in named.items()]
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     table = [
-        Row("embedding.weight", "backbone.embeddings.weight"),
-        Row("decoder_norm.weight", "backbone.norm_f.weight"),
+        TensorRow("embedding.weight", "backbone.embeddings.weight"),
+        TensorRow("decoder_norm.weight", "backbone.norm_f.weight"),
     ]
     for i in range(config.n_layer):
         ours, theirs = f"decoder.{i}", f"backbone.layers.{i}"
         table += linear(f"{ours}.attention_norm", f"{theirs}.norm", bias=False)
         table += remembers(config, f"{ours}.attention", f"{theirs}.mixer")
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 MAMBA2 = Family(

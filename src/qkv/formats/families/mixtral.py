@@ -8,13 +8,13 @@ from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama
-from .family import PLAIN, Family, Row, linear, need
-from .rotary_settings import Rotary
+from .family import PLAIN, Family, TensorRow, linear, need
+from .rotary_settings import RotaryEntry
 from .setting_table import (
     WINDOW,
+    ConfigReading,
     HfConfig,
     Holds,
-    Reading,
     Rule,
     Setting,
     Table,
@@ -54,7 +54,7 @@ def obstacles(config: Config) -> list[Message]:
     ]
 
 
-def read_layers(reading: Reading) -> dict[str, Value]:
+def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer of a Qwen3-MoE; the rule is transformers' own."""
     dense, every = reading.theirs.get("mlp_only_layers") or (), reading.theirs.get("decoder_sparse_step", 1)
     layers = range(reading.ours["n_layer"])
@@ -68,7 +68,7 @@ def write_layers(config: Config) -> HfConfig:
     return dict(decoder_sparse_step=1, mlp_only_layers=dense)
 
 
-def read_window(reading: Reading) -> dict[str, Value]:
+def read_window(reading: ConfigReading) -> dict[str, Value]:
     """Return Qwen3-MoE's window, which a file must switch on."""
     window = reading.theirs.get("sliding_window") if reading.theirs.get("use_sliding_window") else None
     return dict(window=None if window is None else window - 1)
@@ -91,7 +91,7 @@ SETTINGS: Table = (
     *only(
         "mixtral",
         *but(llama.SIZES, rms_norm_eps=1e-5),
-        Rotary({"rope_theta": 1e6}),
+        RotaryEntry({"rope_theta": 1e6}),
         Setting("sliding_window", "window", None, WINDOW),
         Setting("num_local_experts", "experts.count", 8, second="num_experts"),
         Setting("num_experts_per_tok", "experts.per_token", 2),
@@ -100,7 +100,7 @@ SETTINGS: Table = (
     *only(
         "qwen3_moe",
         *llama.SIZES,
-        Rotary(),
+        RotaryEntry(),
         always(qk_norm="rms"),
         Rule(read_window, write_window, dict(window="sliding_window")),
         written("attention_bias", False),
@@ -114,13 +114,13 @@ SETTINGS: Table = (
 )
 
 
-def experts(config: Config, ours: str, theirs: str) -> list[Row]:
+def experts(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one mixture."""
     assert config.experts is not None
     return mixture(config.experts.count, WORDS[member(config)], ours, theirs)
 
 
-def mixture(count: int, words: dict[str, str], ours: str, theirs: str) -> list[Row]:
+def mixture(count: int, words: dict[str, str], ours: str, theirs: str) -> list[TensorRow]:
     """The rows of a router and its experts; `words` are theirs for an expert's matrices."""
     table = linear(f"{ours}.router", f"{theirs}.gate", bias=False)
     for i in range(count):
@@ -129,7 +129,7 @@ def mixture(count: int, words: dict[str, str], ours: str, theirs: str) -> list[R
     return table
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     think = "block_sparse_moe" if member(config) == "mixtral" else "mlp"
     return llama.stack(config, {"attention": ("self_attn", llama.looks)}, think=think, experts=experts)

@@ -1,7 +1,7 @@
 """OPT: a decoder with learned positions and ReLU; the one of 350 M has norms after each part and narrow word vectors."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, Row, State, linear, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
 from .setting_table import TRUTH, Holds, Setting, Table, choice, required, words, written
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
@@ -42,13 +42,13 @@ SETTINGS: Table = (
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     bias, table = (
         bool(config.bias),
         [
-            Row("embedding.weight", "model.decoder.embed_tokens.weight"),
-            Row("position.table", "model.decoder.embed_positions.weight", unused=UNUSED),
+            TensorRow("embedding.weight", "model.decoder.embed_tokens.weight"),
+            TensorRow("position.table", "model.decoder.embed_positions.weight", unused=UNUSED),
         ],
     )
     if config.embedding.width is not None:
@@ -64,7 +64,7 @@ def rows(config: Config) -> list[Row]:
         table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=bias)
         table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=bias)
         table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    return table + [Row("head.weight", "lm_head.weight")] * (not config.embedding.tied)
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, Row, linear, need, plain_width
-from .rotary_settings import Rotary, rotary_table
+from .family import PLAIN, Family, TensorRow, linear, need, plain_width
+from .rotary_settings import RotaryEntry, rotary_table
 from .setting_table import WINDOW, HfConfig, Holds, Setting, Table, but, unwritten, written
 
 HOLDS: Holds = llama.HOLDS | PLAIN | dict(bias=(False,), qk_norm=(None,))
@@ -40,7 +40,7 @@ SETTINGS: Table = (
     written("resid_pdrop", lambda config: config.dropout),
     written("embd_pdrop", lambda config: config.dropout),
     Setting("sliding_window", "window", None, WINDOW),
-    Rotary({"original_max_position_embeddings": 4096}, share=1.0, respell=renamed),
+    RotaryEntry({"original_max_position_embeddings": 4096}, share=1.0, respell=renamed),
     written(
         "original_max_position_embeddings",
         lambda config: (config.rotary.scaling or {}).get("original", config.context),
@@ -48,7 +48,7 @@ SETTINGS: Table = (
 )
 
 
-def looks(config: Config, ours: str, theirs: str) -> list[Row]:
+def looks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one attention."""
     width = config.head_width or config.width // config.n_head
     keys = width * (config.n_kv_head or config.n_head)
@@ -57,13 +57,13 @@ def looks(config: Config, ours: str, theirs: str) -> list[Row]:
     return table + linear(f"{ours}.out", f"{theirs}.o_proj", bias=False)
 
 
-def thinks(config: Config, ours: str, theirs: str) -> list[Row]:
+def thinks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one feed-forward."""
     table = linear((f"{ours}.gate", f"{ours}.up"), f"{theirs}.gate_up_proj", bias=False)
     return table + linear(f"{ours}.down", f"{theirs}.down_proj", bias=False)
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     return llama.stack(config, {"attention": ("self_attn", looks)}, thinks=thinks)
 

@@ -7,11 +7,24 @@ from ...i18n import Message, _, all_of
 from ...mixers.delta import NAMES
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, Row, need
+from .family import PLAIN, Family, TensorRow, need
 from .gemma import head_dim
 from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
-from .rotary_settings import Rotary
-from .setting_table import Foreign, HfConfig, Holds, Reading, Rule, Setting, Table, Value, but, required, when, written
+from .rotary_settings import RotaryEntry
+from .setting_table import (
+    ConfigReading,
+    Foreign,
+    HfConfig,
+    Holds,
+    Rule,
+    Setting,
+    Table,
+    Value,
+    but,
+    required,
+    when,
+    written,
+)
 
 WORDS = {"delta": "linear_attention", "attention": "full_attention"}  # ours -> theirs
 HOLDS: Holds = dict(
@@ -37,7 +50,7 @@ def obstacles(config: Config) -> list[Message]:
     return [] if fits else [need("mixer='delta×… attention'", repr(config.mixer))]
 
 
-def refuse_experts(reading: Reading) -> None:
+def refuse_experts(reading: ConfigReading) -> None:
     """Refuse a mixture of experts, by the layers that have one; the rule is transformers' own."""
     theirs, layers = reading.theirs, reading.ours["n_layer"]
     count, every = theirs.get("num_experts", 512), theirs.get("decoder_sparse_step", 1)
@@ -57,7 +70,7 @@ def refuse_experts(reading: Reading) -> None:
         raise Foreign(sentence, some=len(mixed), all=layers, count=count)
 
 
-def read_layers(reading: Reading) -> dict[str, Value]:
+def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer; where a file doesn't say, every fourth attends."""
     theirs, layers = reading.theirs, reading.ours["n_layer"]
     every = theirs.get("full_attention_interval") or 4
@@ -103,24 +116,26 @@ SETTINGS: Table = (
         Setting("linear_num_key_heads", "n_state_group"),
         Setting("linear_conv_kernel_dim", "taps"),
     ),
-    Rotary(share=0.25),
+    RotaryEntry(share=0.25),
 )
 
 
-def overwrites(config: Config, ours: str, theirs: str) -> list[Row]:
+def overwrites(config: Config, ours: str, theirs: str) -> list[TensorRow]:
     """The rows of one layer of the delta rule: q, k, v and gate are woven key head by key head, and so are the rates."""
     heads, values, groups, keys = config.state_sizes("delta")
     each, qkv, rates = heads // groups, f"{ours}.qkv.weight", f"{ours}.rates.weight"
     inputs = (qkv, qkv, qkv, f"{ours}.gate.weight")
     lifted = {"convolution.weight": 1}
     return [
-        Row(inputs, f"{theirs}.in_proj_qkvz.weight", groups=groups, sizes=(keys, keys, each * values, each * values)),
-        Row((rates, rates), f"{theirs}.in_proj_ba.weight", groups=groups, sizes=(each, each)),
-        *(Row(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in NAMES.items()),
+        TensorRow(
+            inputs, f"{theirs}.in_proj_qkvz.weight", groups=groups, sizes=(keys, keys, each * values, each * values)
+        ),
+        TensorRow((rates, rates), f"{theirs}.in_proj_ba.weight", groups=groups, sizes=(each, each)),
+        *(TensorRow(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in NAMES.items()),
     ]
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
     return stack(config, {"attention": ("self_attn", looks), "delta": ("linear_attn", overwrites)})
 

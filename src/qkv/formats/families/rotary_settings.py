@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ...i18n import all_of
 from ...model.config import Config
-from .setting_table import Entry, Foreign, HfConfig, Pairs, Reading, Unread, Value, insist, value_of
+from .setting_table import ConfigReading, Entry, Foreign, HfConfig, Pairs, Unread, Value, insist, value_of
 
 # Rotary scaling: our word for the kind -> our name of each number -> theirs.
 SCALING = {
@@ -40,7 +40,7 @@ def _unchanged(theirs: HfConfig) -> HfConfig:
 
 
 @dataclass(frozen=True)
-class Rotary(Entry):
+class RotaryEntry(Entry):
     """The entry of a layout with rotary angles."""
 
     usual: HfConfig = field(default_factory=dict)  # of the keys beside the table, where a file is silent
@@ -49,7 +49,7 @@ class Rotary(Entry):
     base_name: str = "rope_theta"
     respell: Callable[[HfConfig], HfConfig] = _unchanged  # old words into new ones
 
-    def read(self, reading: Reading) -> dict[str, Value]:
+    def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return ours: from the table, or from what stands beside it."""
         theirs = self.usual | self.respell(reading.theirs)
         share: Value = 1.0 if self.share is None else self.share

@@ -47,7 +47,7 @@ def unread(sentence: str, name: str, value: Value, instead: Value, **values: obj
 
 
 @dataclass
-class Reading:
+class ConfigReading:
     """A config.json while it is read, with the tensors beside it and the settings of ours so far."""
 
     theirs: HfConfig
@@ -66,7 +66,7 @@ class Entry(ABC):
     of: tuple[str, ...] = ()  # the members of the family that have it; none: all
 
     @abstractmethod
-    def read(self, reading: Reading) -> dict[str, Value]:
+    def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return the settings of ours that it means."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Entry(ABC):
 class Form:
     """How the two say the same value."""
 
-    read: Callable[[Value, Reading], Value]
+    read: Callable[[Value, ConfigReading], Value]
     write: Callable[[Value, Config], Value]
 
 
@@ -149,7 +149,7 @@ class Setting(Entry):
     also: tuple[str, ...] = ()  # under these names it is written, too
     is_written: bool = True
 
-    def read(self, reading: Reading) -> dict[str, Value]:
+    def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return ours, by theirs or the default."""
         theirs = reading.theirs
         if self.second and (value := one_number(theirs, self.theirs, self.second)) is not None:
@@ -177,11 +177,11 @@ class Setting(Entry):
 class Rule(Entry):
     """Keys of theirs that mean something only together."""
 
-    read_all: Callable[[Reading], dict[str, Value] | None] = lambda reading: None
+    read_all: Callable[[ConfigReading], dict[str, Value] | None] = lambda reading: None
     write_all: Callable[[Config], HfConfig] = lambda config: {}
     named: Mapping[str, str] = field(default_factory=dict)  # ours -> theirs, for messages
 
-    def read(self, reading: Reading) -> dict[str, Value]:
+    def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return ours; a rule that only refuses has none."""
         return self.read_all(reading) or {}
 
@@ -195,14 +195,14 @@ class Rule(Entry):
 
 
 @dataclass(frozen=True)
-class Part(Entry):
+class OptionalEntry(Entry):
     """An entry that some members of a family have, or that is read only if what was read before asks for it."""
 
     entry: Entry
     of: tuple[str, ...] = ()
-    when: Callable[[Reading], bool] = lambda reading: True
+    when: Callable[[ConfigReading], bool] = lambda reading: True
 
-    def read(self, reading: Reading) -> dict[str, Value]:
+    def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return ours, or nothing."""
         return self.entry.read(reading) if self.when(reading) else {}
 
@@ -221,18 +221,18 @@ Table = tuple[Entry, ...]
 def only(*of: str | Entry) -> Table:
     """Return entries that some members alone have: only("qwen2", "qwen3", Setting(…), …)."""
     members = tuple(word for word in of if isinstance(word, str))
-    return tuple(Part(entry, members) for entry in of if not isinstance(entry, str))
+    return tuple(OptionalEntry(entry, members) for entry in of if not isinstance(entry, str))
 
 
-def when(asks: Callable[[Reading], bool], *entries: Entry) -> Table:
+def when(asks: Callable[[ConfigReading], bool], *entries: Entry) -> Table:
     """Return entries that are read only if what was read before asks for them."""
-    return tuple(Part(entry, when=asks) for entry in entries)
+    return tuple(OptionalEntry(entry, when=asks) for entry in entries)
 
 
 def required(name: str, value: Value, written: bool = False) -> Rule:
     """Return the entry of a setting that is read with one value only, which may follow from what was read."""
 
-    def read(reading: Reading) -> None:
+    def read(reading: ConfigReading) -> None:
         insist(reading.theirs, {name: value(reading) if callable(value) else value})
 
     return Rule(read, lambda config: {name: value} if written else {})
@@ -273,7 +273,7 @@ def of_member(table: Table, member: str) -> Iterator[Entry]:
 
 def read_table(table: Table, theirs: HfConfig, tensors: Mapping[str, Tensor], holds: Holds) -> Config:
     """Return the Config that a config.json means; what no entry reads is what the layout usually holds."""
-    reading = Reading(theirs, tensors, {name: values[0] for name, values in holds.items()})
+    reading = ConfigReading(theirs, tensors, {name: values[0] for name, values in holds.items()})
     for entry in of_member(table, reading.member):
         reading.ours |= entry.read(reading)
     return _shortest(reading.ours)
@@ -326,7 +326,7 @@ def one_number(theirs: HfConfig, first: str, second: str) -> Value:
     return a
 
 
-def _both_sides(reading: Reading) -> None:
+def _both_sides(reading: ConfigReading) -> None:
     insist(reading.theirs, dict(is_encoder_decoder=True))
     if "is_causal" in reading.theirs:
         sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")

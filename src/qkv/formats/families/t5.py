@@ -6,8 +6,8 @@ has a gate and a head of its own.
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import Family, Row, linear, need, unshared_heads
-from .setting_table import SIDES, Form, HfConfig, Holds, Reading, Rule, Setting, Table, Value, when, word_of
+from .family import Family, TensorRow, linear, need, unshared_heads
+from .setting_table import SIDES, ConfigReading, Form, HfConfig, Holds, Rule, Setting, Table, Value, when, word_of
 
 SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
 GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
@@ -52,13 +52,13 @@ def obstacles(config: Config) -> list[Message]:
     return found
 
 
-def alone(reading: Reading) -> bool:
+def alone(reading: ConfigReading) -> bool:
     """Is it an encoder alone? Then no tensor is of a decoder."""
     both = reading.theirs.get("is_encoder_decoder", True)
     return not both and not any(name.startswith("decoder.") for name in reading.tensors)
 
 
-def read_sides(reading: Reading) -> dict[str, Value]:
+def read_sides(reading: ConfigReading) -> dict[str, Value]:
     """Return what it is, and its head."""
     return dict(kind="encoder", head="none") if alone(reading) else dict(kind="encoder-decoder", head="linear")
 
@@ -69,7 +69,7 @@ def write_sides(config: Config) -> HfConfig:
     return dict(architectures=["T5ForConditionalGeneration" if both else "T5EncoderModel"], is_encoder_decoder=both)
 
 
-def read_activation(reading: Reading) -> dict[str, Value]:
+def read_activation(reading: ConfigReading) -> dict[str, Value]:
     """Return the feed-forward: transformers obeys what a file says in detail, if it says that too."""
     theirs = reading.theirs
     word = theirs.get("feed_forward_proj", "relu" if reading.member == "t5" else "gated-gelu")
@@ -80,7 +80,7 @@ def read_activation(reading: Reading) -> dict[str, Value]:
     return dict(feed_forward=word_of(name, GATED if gated else SINGLE))
 
 
-def read_head(reading: Reading) -> dict[str, Value]:
+def read_head(reading: ConfigReading) -> dict[str, Value]:
     """Return whether the head is tied and scaled, which is not to be trusted: transformers 5 calls every one tied."""
     theirs, first = reading.theirs, reading.member == "t5"
     scaled = bool(theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings") is not False)) and first
@@ -114,18 +114,18 @@ SETTINGS: Table = (
 )
 
 
-def rows(config: Config) -> list[Row]:
+def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    table = [Row("embedding.weight", "shared.weight")]
+    table = [TensorRow("embedding.weight", "shared.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         if not layers:  # an encoder alone
             continue
         table += [
-            Row(
+            TensorRow(
                 f"{side}.0.attention.position.table",
                 f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
             ),
-            Row(f"{side}_norm.weight", f"{side}.final_layer_norm.weight"),
+            TensorRow(f"{side}_norm.weight", f"{side}.final_layer_norm.weight"),
         ]
         parts = [("attention", "SelfAttention"), ("cross", "EncDecAttention")][: 1 + (side == "decoder")]
         for i in range(layers):
@@ -139,7 +139,7 @@ def rows(config: Config) -> list[Row]:
             for part, word in words.items():
                 table += linear(f"{ours}.{part}", f"{theirs}.DenseReluDense.{word}", bias=False)
             table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
-    return table + [Row("head.weight", "lm_head.weight")] * (
+    return table + [TensorRow("head.weight", "lm_head.weight")] * (
         not config.embedding.tied and config.output.head == "linear"
     )
 

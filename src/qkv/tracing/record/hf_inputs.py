@@ -21,7 +21,7 @@ from ...i18n import Notice, Problem, all_of, one_of, quoted
 from ..views.token_labels import Tokens
 from .hf_attention import OTHER_SENSES, Inputs, PretrainedModel, context_of, side_of
 from .model_protocol import MOST, Given, targets_of, too_long
-from .streaming import Stopped
+from .streaming import StreamStopped
 from .tokenizer_protocol import AnyTokenizer, ids_of, made_by_theirs, padded, reader_of
 
 OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
@@ -227,7 +227,7 @@ def _telling(model: PretrainedModel) -> Iterator[None]:
     """What a model says when it fails is told in a sentence, not lost in a traceback."""
     try:
         yield
-    except (Problem, Stopped):
+    except (Problem, StreamStopped):
         raise
     except Exception as error:
         raise Problem(

@@ -12,7 +12,7 @@ from ...generation.prefill import wordless
 from ..views.traces import Trace
 from . import hf_attention, hf_trace
 from .hf_inputs import check, inputs_of, resting, said, several, target_of
-from .model_protocol import Given, Layer, Question, TraceRequest
+from .model_protocol import Given, Layer, PreparedText, TraceRequest
 from .tokenizer_protocol import AnyTokenizer, reader_of
 
 
@@ -45,7 +45,7 @@ class HFModel:
         """`request.given` may be whatever the model is called with."""
         return hf_trace.trace(self.model, request)
 
-    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
+    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
         """Padded as its tokenizer does."""
         inputs = inputs_of(self.model, given, tokenizer)
         check(self.model, inputs)
@@ -63,7 +63,7 @@ class HFModel:
                 raise wordless(self.model)
             return logits.float()
 
-        return Question(run, ids, torch.ones_like(ids) > 0 if real is None else real > 0)
+        return PreparedText(run, ids, torch.ones_like(ids) > 0 if real is None else real > 0)
 
     def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
         """As the library's own `generate` says it."""

@@ -47,7 +47,7 @@ class TraceRequest:
         return self.given if isinstance(self.given, str) else ""
 
 
-class Question(NamedTuple):
+class PreparedText(NamedTuple):
     """A text as a model is to read it, and how to ask what it says to it."""
 
     run: Callable[[Tensor], Tensor]  # ids (B, N) → logits (B, N, V)
@@ -74,7 +74,7 @@ class Model(Protocol):
     def trace(self, request: TraceRequest) -> Trace:
         """Return what every attention receives."""
 
-    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
+    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
         """A text, ids, or a batch of either, to be run as often as one likes."""
 
     def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:

@@ -27,7 +27,7 @@ from ...model.layers import Block, StateMixer
 from ..views.token_labels import CUT, END, PARTS, Tokens
 from ..views.traces import Projection, Trace, Turning
 from .chunking import chunks, is_long, join_call
-from .model_protocol import MOST, Given, Layer, Question, TraceRequest, sides_of, targets_of, too_long
+from .model_protocol import MOST, Given, Layer, PreparedText, TraceRequest, sides_of, targets_of, too_long
 from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, ids_of, padded, reader_of
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class NativeModel:
             ahead = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
         return sides_of(self.heads(), source, target, ahead, source)
 
-    def question(self, given: Given | Inputs, tokenizer: AnyTokenizer, target: Given | None = None) -> Question:
+    def question(self, given: Given | Inputs, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
         """Rows of different lengths are padded on the right."""
         model = self.model
         device = model.embedding.weight.device
@@ -130,7 +130,7 @@ class NativeModel:
                 raise wordless(model)
             return logits.float()
 
-        return Question(run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None])
+        return PreparedText(run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None])
 
     def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
         """As `qkv translate` with one beam."""

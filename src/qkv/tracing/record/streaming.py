@@ -30,7 +30,7 @@ Heads = Mapping[str, Mapping[int, int]]  # part → its layers' numbers in the m
 Sides = dict[str, list[Tokens]]  # part → the tokens that ask, or those that are looked at, per item
 
 
-class Stopped(Exception):
+class StreamStopped(Exception):
     """Whoever followed asked for no more."""
 
 
@@ -58,10 +58,10 @@ class Follower:
 
         >>> Follower(stop=lambda: True).pause()
         Traceback (most recent call last):
-        qkv.tracing.record.streaming.Stopped
+        qkv.tracing.record.streaming.StreamStopped
         """
         if self.stop():
-            raise Stopped
+            raise StreamStopped
 
     def notify_late(self, trace: Trace) -> None:
         """All at once, where layers couldn't be known before the model had run."""
@@ -91,7 +91,7 @@ def follow(
     `more` are ids that come after the text's own (after what is said, of an encoder-decoder). First
     `told(heads, queries, keys)` says which layers of which part have how many heads, and what the tokens are; then
     `heard(part, layer, call)` gets every layer's call, by the layer's number in the model, as soon as its attention is
-    computed; and after each, where `stop()` says so, `Stopped` is raised out of the forward pass.
+    computed; and after each, where `stop()` says so, `StreamStopped` is raised out of the forward pass.
 
     A text of up to 8,192 tokens goes through a decoder at once; of a longer one, which goes through in chunks, layers are
     heard in the last. Models of transformers whose layers aren't known beforehand are told and heard when they have run.

@@ -67,7 +67,7 @@ class Score:
 
 
 @dataclass(frozen=True, repr=False)
-class Row:
+class HeadRow:
     """One head: its name (a kind, "mixed" or "none"), its score of every kind, and how far it looks."""
 
     layer: int
@@ -93,7 +93,7 @@ class Row:
 class Patterns:
     """Every head of one part of a model on one text; `print` it, or ask `table`, `best(kind)`, `named(kind)`."""
 
-    table: list[Row]
+    table: list[HeadRow]
     part: str
     tokens: Tokens  # those that are looked at
     model: str = ""
@@ -104,12 +104,12 @@ class Patterns:
         """The kinds that this part is scored for."""
         return OF_CROSS if self.part == "cross" else OF_SELF
 
-    def named(self, kind: str) -> list[Row]:
+    def named(self, kind: str) -> list[HeadRow]:
         """The heads of this name, strongest first."""
         rows = [row for row in self.table if row.name == kind]
         return strongest(rows, lambda row: row.scores[kind].value) if kind in self.kinds else rows
 
-    def best(self, kind: str, most: int = 5) -> list[Row]:
+    def best(self, kind: str, most: int = 5) -> list[HeadRow]:
         """The heads with the highest score of a kind, whatever their name; none where the text can't show it."""
         self._check(kind)
         rows = [row for row in self.table if not math.isnan(row.scores[kind].value)]
@@ -207,7 +207,7 @@ class Patterns:
             )
         return say(why, lang, **values)
 
-    def _told(self, row: Row, kind: str, lang: str) -> str:
+    def _told(self, row: HeadRow, kind: str, lang: str) -> str:
         score = row.scores[kind]
         if kind == "uniform":
             return f"{row.place} {score.value:.2f}"

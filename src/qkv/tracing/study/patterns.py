@@ -37,8 +37,8 @@ from .pattern_table import (  # noqa: F401 (the names of kinds are documented he
     PLAIN,
     RARE,
     WIDE,
+    HeadRow,
     Patterns,
-    Row,
     Score,
 )
 
@@ -175,7 +175,7 @@ class _Path:
         return math.nan if self.best is None else float(self.best[min(head, len(self.best) - 1)].max()) / self.count
 
 
-def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
+def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[HeadRow]:
     """The rows of one layer: all its heads at once, a block of queries at a time."""
     heads = call.q.shape[1]
     found: dict[str, list[Tensor]] = {}
@@ -198,7 +198,7 @@ def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[Row]:
         for name, table in kept.items():
             found.setdefault(name, []).append(table)
     if not found:
-        return [Row(layer, h, "none", dict.fromkeys(credited.named, UNTOLD), math.nan, ()) for h in range(heads)]
+        return [HeadRow(layer, h, "none", dict.fromkeys(credited.named, UNTOLD), math.nan, ()) for h in range(heads)]
     joined = {name: _cat(parts).cpu().double().numpy() for name, parts in found.items()}  # (H or H', N)
     return _rows(layer, heads, joined, (columns, even_columns), (path, even_path), credited)
 
@@ -219,7 +219,7 @@ def _rows(
     columns: tuple[Tensor, Tensor],  # (H, M), (H', M): what each key gets, of an even head too
     paths: tuple[_Path, _Path],  # the same
     credited: _Credited,
-) -> list[Row]:
+) -> list[HeadRow]:
     counts, size, total = found["counts"] > 0, found["size"], found["total"]
     may = {kind: found[f"may {kind}"] for kind in credited.kinds}
     choice = {kind: counts & (can > 0) & (can < size) for kind, can in may.items()}
@@ -254,7 +254,7 @@ def _rows(
         rare = {kind: {k: score(k, h, alike, choice[kind][alike]) for k in credited.kinds} for kind in judged}
         name, mixture = _name(scores, rare)
         order = {kind: scores[kind] for kind in credited.named}
-        made.append(Row(layer, h, name, order, far, tuple(most[h]), mixture))
+        made.append(HeadRow(layer, h, name, order, far, tuple(most[h]), mixture))
     return made
 
 

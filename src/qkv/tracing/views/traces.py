@@ -35,7 +35,7 @@ from ...attention.oracle import Steps, from_qkv
 from ...attention.pooling import Pool
 from ...i18n import Problem, all_of
 from ...mixers.calls import Mixing
-from ...mixers.mixer_maps import Head as MixingHead
+from ...mixers.mixer_maps import MixerHead
 from ...mixers.mixer_maps import head_of as mixing_head
 from ...model.experts import Routing
 from .attention_maps import Head, Span, head_of
@@ -84,7 +84,7 @@ class Trace:
     turning: Turning | None = None  # how our own models turn q and k by their positions
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
     routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
-    _heads: dict[tuple[str, int, int, int], Head | MixingHead] = field(
+    _heads: dict[tuple[str, int, int, int], Head | MixerHead] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     _surveys: dict[str, Survey] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -343,7 +343,7 @@ class Trace:
             self._surveys[part] = survey(self, part, progress)
         return self._surveys[part]
 
-    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head | MixingHead:
+    def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head | MixerHead:
         """One head, to ask anything of; it remembers what was costly to compute."""
         part = self._part(part)
         call, batch = self.call(layer, part), self._item(part, batch)
@@ -357,7 +357,7 @@ class Trace:
             )
         return self._heads[key]
 
-    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixingHead:
+    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixerHead:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
         one = self.head(layer, head, part, batch)
         if one.bare:
