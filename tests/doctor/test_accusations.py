@@ -306,6 +306,22 @@ def test_a_layer_that_is_only_copied_may_lie_idle():
     assert check(CopiedEncoder).verdict == "right"
 
 
+class Forgotten(nn.Module):
+    """Two layers of one class, each with weights of its own, of which one is never called."""
+
+    def __init__(self, d_model, nhead):
+        super().__init__()
+        self.first, self.second = (nn.TransformerEncoderLayer(d_model, nhead, 32, batch_first=True) for _ in range(2))
+
+    def forward(self, x):
+        return self.first(self.first(x))
+
+
+def test_a_layer_that_was_forgotten_is_named():
+    report = check(Forgotten)
+    assert report.verdict == "wrong" and "second" in str(report.findings[0].evidence), report
+
+
 CONFIGURED = """
 from torch import nn
 

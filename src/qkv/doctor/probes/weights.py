@@ -288,14 +288,23 @@ def every_weight_counts(case: Case) -> None:
 
 
 def _without_templates(owner: nn.Module, unused: list[str]) -> list[str]:
-    """Leave out the weights of a module that is only there to be copied: none runs, and another of its class does."""
+    """Leave out the weights of a module that is only there to be copied: none runs, and a copy of equal weights does.
 
-    def idle(name: str, module: nn.Module) -> bool:
-        return all(f"{name}.{weight}" in unused for weight, __ in module.named_parameters())
+    A second module of the same class has weights of its own, so one that was forgotten stays in the list.
+    """
+    modules = {name: module for name, module in owner.named_modules() if name and list(module.children())}
+    idle = {
+        name for name in modules if all(f"{name}.{each}" in unused for each, __ in modules[name].named_parameters())
+    }
 
-    modules = [(name, module) for name, module in owner.named_modules() if name and list(module.children())]
-    used = {type(module) for name, module in modules if not idle(name, module)}
-    templates = tuple(f"{name}." for name, module in modules if type(module) in used and idle(name, module))
+    def is_copied(name: str) -> bool:
+        return any(
+            type(modules[other]) is type(modules[name])
+            and all(map(torch.equal, modules[name].parameters(), modules[other].parameters()))
+            for other in modules.keys() - idle
+        )
+
+    templates = tuple(f"{name}." for name in idle if is_copied(name))
     return [name for name in unused if not name.startswith(templates)]
 
 
