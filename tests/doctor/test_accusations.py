@@ -322,6 +322,12 @@ def test_a_layer_that_was_forgotten_is_named():
     assert report.verdict == "wrong" and "second" in str(report.findings[0].evidence), report
 
 
+def test_gradients_are_looked_at_where_the_caller_has_switched_them_off():
+    with torch.no_grad():
+        report = check(Forgotten)
+    assert report.verdict == "wrong" and "second" in str(report.findings[0].evidence), report
+
+
 CONFIGURED = """
 from torch import nn
 

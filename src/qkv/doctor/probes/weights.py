@@ -372,7 +372,7 @@ def unused_weights(case: Case) -> list[str]:
     if not graphs:
         return []
     try:
-        with settings(subject.dtype):
+        with settings(subject.dtype), torch.enable_grad():  # whatever the code or its caller has set
             drawn = [torch.as_tensor(random.standard_normal(tuple(g.shape)), dtype=g.dtype) for g in graphs]
             torch.stack([(g * one).sum() for g, one in zip(graphs, drawn, strict=True)]).sum().backward()
     except RuntimeError as error:
@@ -401,7 +401,8 @@ def gradient(case: Case) -> None:
             for given in givens:
                 result = subject(case.inputs, given, grad=True)
                 if result.graph is not None and result.graph.requires_grad:
-                    result.graph.sum().backward()
+                    with torch.enable_grad():
+                        result.graph.sum().backward()
         except (RuntimeError, UserError) as raised:
             error = raised
     text = str(error or "")
