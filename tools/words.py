@@ -1,12 +1,14 @@
-"""Bring src/qkv/locale/*.po up to date with the sentences that stand in the code.
+"""Update src/qkv/locale/*.po from the sentences in the code.
 
-    .venv/bin/python tools/words.py            new sentences in, old ones out; says what is left to translate
-    .venv/bin/python tools/words.py --check    writes nothing; exit code 1 if something is missing, stale or wrong
+    .venv/bin/python tools/words.py            add new sentences, remove unused ones, print what to translate
+    .venv/bin/python tools/words.py --check    write nothing; exit code 1 if something is missing, stale or wrong
 
-A new language is a new file: an empty src/qkv/locale/de.po, then this. Any .po editor opens it.
+A sentence that was reworded in place keeps its translation, and is printed so that somebody reads it.
+To add a language, create an empty src/qkv/locale/de.po and run this. Any .po editor opens it.
 """
 
 import ast
+import difflib
 import io
 import json
 import re
@@ -18,35 +20,37 @@ from string import Formatter
 from babel.messages.catalog import Catalog
 from babel.messages.pofile import read_po, write_po
 
-HERE = Path(__file__).resolve().parent.parent
-SOURCE = HERE / "src" / "qkv"
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "qkv"
 LOCALE = SOURCE / "locale"
-EXAMPLES = HERE / "examples"
-# What takes a sentence: in i18n.py, its subclasses, and `say` of the page.
+EXAMPLES = ROOT / "examples"
 HEADER = re.compile(
     r'^"(Project|Report|POT|PO|Last|Language-Team|Generated).*\n|^# .* translations for PROJECT\.\n(#.*\n)*',
     re.MULTILINE,
 )
+# The functions and classes of i18n.py (with subclasses), and the page's `say`, that take a sentence.
 KEYWORDS = "_ say echo Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread broken".split()
 ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "Wrong": 2}  # which of its arguments is the sentence
 
 
 def sentences() -> dict[str, list[str]]:
-    """Every sentence that the code can say, and the files it stands in."""
-    found: dict[str, list[str]] = {}
+    """Return every sentence in the code with the files that contain it."""
+    files: dict[str, list[str]] = {}
     for file in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.js"), *EXAMPLES.glob("*.py")]):
-        if file.is_relative_to(SOURCE / "lessons" / "exercises"):  # prose: pairs of texts
+        if file.is_relative_to(SOURCE / "lessons" / "exercises"):  # their texts are pairs, English and Chinese
             continue
-        for sentence in in_python(file) if file.suffix == ".py" else in_javascript(file):
-            places = found.setdefault(sentence, [])
-            home = SOURCE if file.is_relative_to(SOURCE) else HERE
-            if (place := file.relative_to(home).as_posix()) not in places:
-                places.append(place)
-    return found
+        name = file.relative_to(SOURCE if file.is_relative_to(SOURCE) else ROOT).as_posix()
+        for sentence in python_sentences(file) if file.suffix == ".py" else javascript_sentences(file):
+            if name not in files.setdefault(sentence, []):
+                files[sentence].append(name)
+    return files
 
 
-def in_python(file: Path) -> Iterator[str]:
-    """Babel goes by tokens, and so misses what stands within an f-string and takes `say(NAMES["key"])` for "key"."""
+def python_sentences(file: Path) -> Iterator[str]:
+    """Yield the sentences of a Python file.
+
+    Babel's own extractor works on tokens: it misses calls inside f-strings and takes `say(NAMES["key"])` for "key".
+    """
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
             at = ARGUMENT.get(ast.unparse(node.func).removeprefix("i18n."))
@@ -55,59 +59,96 @@ def in_python(file: Path) -> Iterator[str]:
                 yield sentence.value
 
 
-def in_javascript(file: Path) -> Iterator[str]:
-    """By how they stand there, `say(lang, "…"` and `mark("…"`: Babel misses a call within another's arguments."""
+def javascript_sentences(file: Path) -> Iterator[str]:
+    """Yield the sentences of `say(lang, "…"` and `mark("…"`; Babel misses calls inside the arguments of others."""
     for sentence in re.findall(r'\b(?:mark\(|say\([\w.]+,)\s*("(?:[^"\\\n]|\\.)*")', file.read_text(encoding="utf-8")):
         yield json.loads(sentence)
 
 
-def names(sentence: str) -> set[str]:
-    """The values that a sentence names, in braces or, where argparse says it, behind a %."""
-    fields = (
-        {name for _, name, _, _ in Formatter().parse(sentence) if name is not None} if "%(" not in sentence else set()
-    )
-    return fields | set(re.findall(r"%\(\w+\)\w|%[sr]", sentence))
+def fields(sentence: str) -> list[str]:
+    """Return the placeholders of a sentence in order: names in braces, or argparse's %(name)s and %s."""
+    in_braces = [name for _, name, _, _ in Formatter().parse(sentence) if name] if "%(" not in sentence else []
+    return in_braces + re.findall(r"%\(\w+\)\w|%[sr]", sentence)
 
 
-def brought(file: Path, found: dict[str, list[str]]) -> Catalog:
-    """The catalogue with the sentences of today, in the order of the files they stand in."""
+def reworded(before: Catalog, files: dict[str, list[str]]) -> dict[str, str]:
+    """Map new sentences to the old ones they replace: same file, same position between unchanged sentences, similar."""
+    pairs = {}
+    for name in sorted({name for names in files.values() for name in names}):
+        old = [m.id for m in before if m.id and name in [location for location, _ in m.locations]]
+        new = [sentence for sentence, names in files.items() if name in names]
+        for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "replace":
+                continue
+            removed = [sentence for sentence in old[a:b] if sentence not in files]
+            added = [sentence for sentence in new[c:d] if sentence not in before and sentence not in pairs]
+            for i, sentence in enumerate(added):
+                # Where as many went as came, the position decides; else the most similar text.
+                similar = removed[i : i + 1] if len(removed) == len(added) else removed
+                scores = {text: difflib.SequenceMatcher(None, text, sentence).ratio() for text in similar}
+                best = max(scores, key=lambda text: scores[text], default=None)
+                if best is not None and (len(removed) == len(added) or scores[best] > 0.5):
+                    pairs[sentence] = best
+    return pairs
+
+
+def carry_over(old: str, new: str, translation: str) -> str:
+    """Return the translation of a reworded sentence, with renamed placeholders renamed in it too."""
+    gone = [name for name in fields(old) if name not in fields(new)]
+    came = [name for name in fields(new) if name not in fields(old)]
+    for before, after in zip(gone, came, strict=False) if len(gone) == len(came) else ():
+        translation = re.sub(r"\{" + re.escape(before) + r"(?=[}:!])", lambda _, name=after: "{" + name, translation)
+    return translation
+
+
+def update(file: Path, files: dict[str, list[str]]) -> tuple[Catalog, list[str]]:
+    """Return the catalogue of today's sentences, in file order, and one line for each translation carried over."""
     before = read(file)
-    made = Catalog(locale=file.stem, charset="utf-8", fuzzy=False)
-    for sentence, places in found.items():
+    pairs = reworded(before, files)
+    catalog = Catalog(locale=file.stem, charset="utf-8", fuzzy=False)
+    report = []
+    for sentence, names in files.items():
         old = before.get(sentence)
-        made.add(sentence, string=old.string if old else "", locations=[(place, None) for place in places])
-    return made
+        translation = old.string if old else ""
+        if not translation and sentence in pairs and (known := before.get(pairs[sentence])) and known.string:
+            translation = carry_over(pairs[sentence], sentence, known.string)
+            report.append(f"read again: {sentence!r} = {translation!r}, was {pairs[sentence]!r}")
+        catalog.add(sentence, string=translation, locations=[(name, None) for name in names])
+    return catalog, report
 
 
 def read(file: Path) -> Catalog:
-    """A .po file."""
+    """Load a .po file."""
     with file.open("rb") as text:
         return read_po(text, locale=file.stem)
 
 
-def wrong(file: Path, found: dict[str, list[str]]) -> list[str]:
-    """What is missing, stale, or says other values than the English does."""
-    there = {message.id: message.string for message in read(file) if message.id}
-    told = [f"not translated: {sentence!r}" for sentence in found if not there.get(sentence)]
-    told += [f"said nowhere any more: {sentence!r}" for sentence in there if sentence not in found]
-    for sentence, said in there.items():
-        if said and sentence in found and names(sentence) != names(said):
-            told.append(f"other values: {sentence!r} names {sorted(names(sentence))}, {said!r} {sorted(names(said))}")
-    return [f"{file.name}: {line}" for line in told]
+def problems(file: Path, files: dict[str, list[str]]) -> list[str]:
+    """Return what is missing, unused, or has other placeholders than the English sentence."""
+    translations = {message.id: message.string for message in read(file) if message.id}
+    report = [f"not translated: {sentence!r}" for sentence in files if not translations.get(sentence)]
+    report += [f"not used any more: {sentence!r}" for sentence in translations if sentence not in files]
+    for sentence, translation in translations.items():
+        expected, actual = set(fields(sentence)), set(fields(translation))
+        if translation and sentence in files and expected != actual:
+            report.append(f"other values: {sentence!r} names {sorted(expected)}, {translation!r} {sorted(actual)}")
+    return [f"{file.name}: {line}" for line in report]
 
 
 def main(arguments: list[str]) -> int:
-    found = sentences()
-    told = []
+    files = sentences()
+    report, carried = [], []
     for file in sorted(LOCALE.glob("*.po")):
         if "--check" not in arguments:
-            made = io.BytesIO()
-            write_po(made, brought(file, found), width=120, include_lineno=False, ignore_obsolete=True)
-            # Dates and addresses of the header would change at every run, and say nothing.
-            file.write_text(HEADER.sub("", made.getvalue().decode()), encoding="utf-8")
-        told += wrong(file, found)
-    print("\n".join([*told, f"{len(found)} sentences, {len(told)} to look at"]))
-    return 1 if told else 0
+            catalog, lines = update(file, files)
+            carried += lines
+            text = io.BytesIO()
+            write_po(text, catalog, width=120, include_lineno=False, ignore_obsolete=True)
+            # Dates and addresses in the header would change at every run.
+            file.write_text(HEADER.sub("", text.getvalue().decode()), encoding="utf-8")
+        report += problems(file, files)
+    print("\n".join([*carried, *report, f"{len(files)} sentences, {len(report)} to look at"]))
+    return 1 if report else 0
 
 
 if __name__ == "__main__":

@@ -250,7 +250,7 @@ def test_every_page_carries_what_it_says_in_every_language():
         ["steps/distribution"],
     ):
         page = script(*modules)
-        said = {sentence for name in in_order(*modules) for sentence in words.in_javascript(WEB / f"{name}.js")}
+        said = {sentence for name in in_order(*modules) for sentence in words.javascript_sentences(WEB / f"{name}.js")}
         told |= said
         for sentence in said:
             chinese = translated(sentence, "zh")
