@@ -1,6 +1,6 @@
-"""qkv: from softmax(QKᵀ/√d)V to a trained Transformer one can look into.
+"""qkv: from softmax(QKᵀ/√d)V to a trained Transformer that you can look into.
 
-What is named here is what is promised; everything is loaded when first used, so `import qkv` costs nothing.
+The names below are the public API. They are loaded at first use, so `import qkv` is fast.
 
 Read in this order: `attention`, `mixers`, `model`, `text`, `generation`, `formats`, `evaluation`, `library`, `train`,
 `tracing`, `draw`, `web`, `doctor`, `sandbox`, `lessons`, `lab`, `studio`, `commands`, `terminal`, `disk`, `process`; then

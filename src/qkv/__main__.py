@@ -1,4 +1,4 @@
-"""`python -m qkv`, the same as `qkv`; what `torchrun -m qkv` starts."""
+"""Entry point of `python -m qkv` and `torchrun -m qkv`."""
 
 import sys
 

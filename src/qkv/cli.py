@@ -1,6 +1,6 @@
-"""The command line: `qkv VERB …`. Each verb is a file in commands/, imported only when it is called.
+"""The command line: `qkv VERB …`. Each verb is a module of commands/, imported only when it is called.
 
-argparse, because its few words can all be said in Chinese, and `qkv --help` answers at once.
+Uses argparse because all of its messages can be translated and it imports quickly.
 """
 
 import argparse
@@ -20,30 +20,30 @@ from .i18n import Problem, _, say
 from .process import memory, streams
 from .terminal import screen, text_grid
 
-# verb: (example, what it does)
+# verb: (example, description)
 VERBS: dict[str, tuple[str, str]] = {
     "learn": ("qkv learn", _("graded exercises, from q·k by hand to a GPT that trains")),
     "steps": ('qkv steps "我 爱 北京"', _("attention computed step by step, with true numbers")),
-    "masks": ("qkv masks causal window:3 --n 12", _("draw who may look at whom")),
+    "masks": ("qkv masks causal window:3 --n 12", _("draw which token may attend to which")),
     "lab": ("qkv lab scaling", _("measured experiments: scaling, memory, distance, heads, …")),
     "check": ("qkv check mymodel.py:MultiHeadAttention", _("name the mistake in attention you wrote")),
     "train": ("qkv train lm --text mybook.txt", _("train a GPT, a BERT, a translator or a classifier")),
-    "eval": ("qkv eval --model smollm2 --text mybook.txt", _("how good a model is: perplexity, BLEU, accuracy, …")),
-    "generate": ('qkv generate "Once upon a time" --model smollm2', _("let a trained GPT go on with a text")),
-    "chat": ("qkv chat --model smollm2", _("talk with an instruct model")),
-    "fill": ('qkv fill "the [MASK] sat" --model runs/mlm-mybook', _("let a trained BERT guess hidden words")),
+    "eval": ("qkv eval --model smollm2 --text mybook.txt", _("evaluate a model: perplexity, BLEU, accuracy, …")),
+    "generate": ('qkv generate "Once upon a time" --model smollm2', _("continue a text with a trained GPT")),
+    "chat": ("qkv chat --model smollm2", _("chat with an instruct model")),
+    "fill": ('qkv fill "the [MASK] sat" --model runs/mlm-mybook', _("fill in masked words with a trained BERT")),
     "translate": ('qkv translate "15 Nov 2026" --demo', _("translate with a trained encoder-decoder")),
     "classify": (
         'qkv classify "Good" --model runs/classify-reviews-minilm',
-        _("tell the label of a text, with how sure that is"),
+        _("label a text, with probabilities"),
     ),
-    "caption": ("qkv caption digit.png --demo", _("tell a picture in words, and show where each word looked")),
-    "export": ("qkv export runs/lm-mybook --to hf", _("write a model as a folder that transformers loads")),
-    "see": ('qkv see "The cat sat on the mat" --model smollm2', _("look into any head of any model, exactly")),
+    "caption": ("qkv caption digit.png --demo", _("describe a picture in words, and show where each word attends")),
+    "export": ("qkv export runs/lm-mybook --to hf", _("export a model to a folder that transformers loads")),
+    "see": ('qkv see "The cat sat on the mat" --model smollm2', _("show any head of any model, exactly")),
     "studio": ("qkv studio", _("attention live in the browser: switch heads off, compare")),
-    "importance": ('qkv importance "The cat sat" --model smollm2', _("which heads a model needs")),
-    "models": ("qkv models get smollm2", _("real models by name: what can be had, and what is inside")),
-    "data": ("qkv data get shakespeare", _("data sets by name, and text into tokens")),
+    "importance": ('qkv importance "The cat sat" --model smollm2', _("measure which heads a model needs")),
+    "models": ("qkv models get smollm2", _("list, download and inspect models by name")),
+    "data": ("qkv data get shakespeare", _("download data sets by name, and tokenize text")),
 }
 GROUPS: dict[str, tuple[str, ...]] = {
     _("Learn"): ("learn", "steps", "masks", "lab"),
@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     _("See"): ("see", "studio", "importance"),
     _("Models and data"): ("models", "data"),
 }
-# What to try first, in this order; none of these needs a download.
+# What to try first; none of these needs a download.
 FIRST = (
     ("qkv see --demo", _("where a real model looks")),
     ('qkv steps "我 爱 北京"', _("attention by hand, on a sentence of your own")),
@@ -63,35 +63,35 @@ FIRST = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit code: 0 done, 2 a mistake of the user's, told in a sentence, 1 one of ours."""
+    """Run one command and return the exit code: 0 success, 2 an error of the user's, 1 a bug of ours."""
     streams.open_missing_streams()
-    _wait_asleep()
+    _use_passive_waiting()
     memory.reuse()
-    _print_unicode()
-    _teach_argparse()
+    _use_utf8_output()
+    _translate_argparse()
     with screen.guarded(), warnings.catch_warnings():
         warnings.simplefilter("always", i18n.Notice)
-        warnings.showwarning = partial(_notice, warnings.showwarning, set())
+        warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
         return _main(arguments)
 
 
-def _notice(
-    otherwise: Callable[..., None], said: set[str], message: Warning | str, *where: object, **more: object
+def _show_warning(
+    default: Callable[..., None], printed: set[str], message: Warning | str, *args: object, **kwargs: object
 ) -> None:
-    """What a user should know is said in a sentence of their language, once; other warnings come as Python shows them."""
+    """Print each Notice once, in the output language; leave other warnings to Python."""
     if not isinstance(message, i18n.Notice):
-        otherwise(message, *where, **more)
-    elif str(message) not in said:
-        said.add(str(message))
+        default(message, *args, **kwargs)
+    elif str(message) not in printed:
+        printed.add(str(message))
         complain(message.say())
 
 
 def _main(arguments: Sequence[str] | None) -> int:
     try:
         code = _run(_with_language(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()  # so that a full disk or a reader that left shows here, not after the last line
+        sys.stdout.flush()  # so that a full disk or a closed pipe raises here and not at exit
         return code
-    except BrokenPipeError:  # `qkv … | head`: the reader has seen enough
+    except BrokenPipeError:  # `qkv … | head`
         forget_output()
         return 0
     except KeyboardInterrupt:
@@ -105,27 +105,27 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
-        if (full := _full(error)) is None:
-            told = f"{type(error).__name__}: {error}".split("\n")[0]
+        if (out_of_memory := _out_of_memory(error)) is None:
+            summary = f"{type(error).__name__}: {error}".split("\n")[0]
             print(
                 i18n.say(
                     "qkv: {sentence}",
                     sentence=i18n.say(
-                        "this is a bug of qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the "
+                        "this is a bug in qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the "
                         "traceback",
-                        error=told,
+                        error=summary,
                     ),
                 ),
                 file=sys.stderr,
             )
             return 1
-        sentence = full
+        sentence = out_of_memory
     complain(i18n.say("qkv: {sentence}", sentence=sentence))
     return 2
 
 
-def _full(error: Exception) -> str | None:
-    """The sentence for memory that is full; None for any other error."""
+def _out_of_memory(error: Exception) -> str | None:
+    """Return the message for an out-of-memory error, None for any other."""
     from .process import memory
 
     problem = memory.told(error)
@@ -133,30 +133,30 @@ def _full(error: Exception) -> str | None:
 
 
 def complain(sentence: str) -> None:
-    """To stderr; of several processes that made the same mistake, the first speaks for all."""
+    """Print to stderr; under torchrun only the process of rank 0 prints."""
     if os.environ.get("RANK", "0") == "0":
         print(sentence, file=sys.stderr)
 
 
 def _with_language(arguments: Sequence[str]) -> list[str]:
-    """The arguments without --lang, which may stand anywhere, and is obeyed from here on, in --help too."""
+    """Set the output language from --lang, which may stand anywhere, and return the other arguments."""
     rest: list[str] = []
-    asked = None
-    coming = iter(arguments)
-    for word in coming:
+    requested = None
+    words = iter(arguments)
+    for word in words:
         if word == "--":
-            rest += [word, *coming]
+            rest += [word, *words]
         elif word == "--lang":
-            asked = next(coming, None)
-            if asked is None:
+            requested = next(words, None)
+            if requested is None:
                 raise i18n.Problem(
                     "--lang needs a language after it: {languages}", languages=i18n.one_of(i18n.LANGUAGES)
                 )
         elif word.startswith("--lang="):
-            asked = word.removeprefix("--lang=")
+            requested = word.removeprefix("--lang=")
         else:
             rest.append(word)
-    os.environ["QKV_LANG"] = i18n.language(asked)
+    os.environ["QKV_LANG"] = i18n.language(requested)
     return rest
 
 
@@ -174,16 +174,16 @@ def _run(arguments: list[str]) -> int:
         raise i18n.Problem("{option} needs a verb before it; see  qkv --help", option=first)
     if first not in VERBS:
         near = i18n.nearest(first, VERBS)
-        key = (
-            _("there is no verb {verb}: did you mean {near}? See  qkv {near} --help")
+        sentence = (
+            _("unknown verb {verb}: did you mean {near}? See  qkv {near} --help")
             if near
-            else _("there is no verb {verb}; there are {verbs}. See  qkv --help")
+            else _("unknown verb {verb}; the verbs are {verbs}. See  qkv --help")
         )
-        raise i18n.Problem(key, verb=first or '""', verbs=i18n.all_of(VERBS), near=near)
+        raise i18n.Problem(sentence, verb=first or '""', verbs=i18n.all_of(VERBS), near=near)
     command = importlib.import_module(f"qkv.commands.{first}")
     parser = _parser(first, command.EXAMPLES)
     command.arguments(parser)
-    # For --help alone: it was taken out before.
+    # Only for --help: `_with_language` has removed it.
     parser.add_argument("--lang", choices=i18n.LANGUAGES, help=say("language of the output"))
     return command.run(parser.parse_args(rest)) or 0
 
@@ -200,51 +200,50 @@ def _parser(verb: str, examples: Sequence[str]) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, but what it doesn't know is told with what was probably meant."""
+    """An ArgumentParser that suggests the nearest option and raises Problems."""
 
     def parse_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> Any:
-        """Options are looked at first: else a missing argument would be told before the misspelt option that is the cause."""
-        given = list(args or ())
-        known = self._options(given)
-        for word in given[: given.index("--")] if "--" in given else given:
-            if word.startswith("--") and (name := word.partition("=")[0]) not in known:
-                bare = [option[2:] for option in known]  # the dashes are alike in all
+        """Check the options first, so that a misspelt option is reported before the missing argument that it causes."""
+        words = list(args or ())
+        options = self._options(words)
+        for word in words[: words.index("--")] if "--" in words else words:
+            if word.startswith("--") and (name := word.partition("=")[0]) not in options:
+                bare = [option[2:] for option in options]  # without the dashes, which would count as similarity
                 near = next((option for option in bare if option.startswith(name[2:])), "") or i18n.nearest(
                     name[2:], bare
                 )
-                key = (
+                sentence = (
                     _("{verb} has no option {option}: did you mean {near}? See  {verb} --help")
                     if near
                     else _("{verb} has no option {option}; see  {verb} --help")
                 )
-                raise i18n.Problem(key, option=name, verb=self.prog, near=f"--{near}")
-        found, rest = self.parse_known_args(given, namespace)
+                raise i18n.Problem(sentence, option=name, verb=self.prog, near=f"--{near}")
+        parsed, rest = self.parse_known_args(words, namespace)
         if rest and rest[0].startswith("-") and len(rest[0]) > 1:
             raise i18n.Problem("{verb} has no option {option}; see  {verb} --help", option=rest[0], verb=self.prog)
         if rest:
             raise i18n.Problem(
-                "{verb} doesn't know what to do with {rest}: a text of several words stands in quotes; see  {verb} "
-                "--help",
+                "{verb} has an extra argument {rest}: put a text of several words in quotes; see  {verb} --help",
                 rest=" ".join(rest),
                 verb=self.prog,
             )
-        return found
+        return parsed
 
-    def _options(self, given: list[str]) -> list[str]:
-        """All long options, those of the experiment that was named too."""
-        known = [option for option in self._option_string_actions if option.startswith("--")]
+    def _options(self, words: list[str]) -> list[str]:
+        """Return all long options, with those of the subcommand among the words."""
+        options = [option for option in self._option_string_actions if option.startswith("--")]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for name in [word for word in given if word in action.choices][:1] or action.choices:
-                    known += [option for option in action.choices[name]._option_string_actions if option[:2] == "--"]
-        return sorted(set(known), key=lambda option: (len(option), option))
+                for name in [word for word in words if word in action.choices][:1] or action.choices:
+                    options += [option for option in action.choices[name]._option_string_actions if option[:2] == "--"]
+        return sorted(set(options), key=lambda option: (len(option), option))
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse found wrong as a Problem, like every other mistake: without the usage."""
-        raise i18n.Problem("{what_is_wrong}; see  {verb} --help", what_is_wrong=message, verb=self.prog)
+        """Raise argparse's error as a Problem, without the usage."""
+        raise i18n.Problem("{error}; see  {verb} --help", error=message, verb=self.prog)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """Numbers are read here, for every option of every verb."""
+        """Parse the numbers of all options, with our error messages."""
         number = action.type
         if number not in NUMBERS or not callable(number):
             return super()._get_value(action, arg_string)
@@ -262,47 +261,47 @@ class _Parser(argparse.ArgumentParser):
             raise i18n.unknown("/".join(action.option_strings) or self.prog, value, action.choices)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> object:
-        """`--text ""` is what a shell makes of an unset variable; as a path it would be the folder one stands in."""
+        """Refuse empty values: a shell turns an unset variable into "", which as a path is the current folder."""
         for option in action.option_strings[-1:]:
-            # Of `--layer=--` argparse would make [].
+            # argparse turns `--layer=--` into [].
             if "--" in arg_strings or ("" in arg_strings and option not in MAY_BE_EMPTY):
                 raise i18n.Problem("{option} is empty: give it a value, or leave it out", option=option)
         return super()._get_values(action, arg_strings)
 
     def format_help(self) -> str:
-        """argparse writes an ASCII colon behind its headings; Chinese has its own."""
+        """Replace the ASCII colon after argparse's headings; Chinese has another."""
         headings = "|".join(re.escape(i18n.translated(name)) for name in ("positional arguments", "options"))
         return re.sub(rf"^({headings}):$", say("{heading}:", heading=r"\1"), super().format_help(), flags=re.MULTILINE)
 
 
 def _overview() -> str:
-    """The first five commands, then every verb in its group, with its example where the terminal is wide enough."""
-    columns = shutil.get_terminal_size((200, 24)).columns  # a pipe or a file has no width: it gets all
+    """Return the text of `qkv --help`: first commands, then the verbs by group, with examples if the terminal is wide enough."""
+    columns = shutil.get_terminal_size((200, 24)).columns  # pipes and files have no width and get everything
     rows = _in_columns([VERBS[verb] for verbs in GROUPS.values() for verb in verbs])
     if max(map(text_grid.width, rows)) > columns:
         rows = _in_columns([(verb, VERBS[verb][1]) for verbs in GROUPS.values() for verb in verbs])
-    coming = iter(rows)
+    rows_left = iter(rows)
     lines = [say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."), ""]
     lines += [say("Start with these:"), *_in_columns(FIRST), ""]
     for name, verbs in GROUPS.items():
-        lines += [say("{heading}:", heading=say(name)), *itertools.islice(coming, len(verbs)), ""]
+        lines += [say("{heading}:", heading=say(name)), *itertools.islice(rows_left, len(verbs)), ""]
     lines.append(say("More on a verb, with examples: qkv help VERB    中文: --lang zh"))
     lines.append(say("In Python: from qkv import attend, masks, MultiHeadAttention"))
-    lines.append(say("The book that explains it all, in a checkout of qkv: make docs-serve"))
+    lines.append(say("The book, in a checkout of qkv: make docs-serve"))
     return "\n".join(lines)
 
 
 def _in_columns(rows: Sequence[tuple[str, str]]) -> list[str]:
-    """A line for each command and what it does."""
+    """Return a line for each command and its description."""
     column = max(text_grid.width(command) for command, _line in rows) + 2
     return [f"  {text_grid.left(command, column)}{say(line)}" for command, line in rows]
 
 
-def _wait_asleep() -> None:
-    """Let threads that wait for each other sleep, not spin, unless the environment says how they shall wait.
+def _use_passive_waiting() -> None:
+    """Make waiting OpenMP threads sleep instead of spin, unless the environment sets their policy.
 
-    Beside one other busy process, a thread that spins takes the core from the one it waits for: SmolLM2 said 3 tokens a
-    second instead of 17. OpenMP asks the environment once, when PyTorch loads it; later this would change nothing here.
+    Beside another busy process, a spinning thread takes the core from the thread that it waits for: SmolLM2 generated 3
+    tokens a second instead of 17. OpenMP reads the variable once, when PyTorch is loaded.
     """
     if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
         os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
@@ -311,16 +310,16 @@ def _wait_asleep() -> None:
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
-def _print_unicode() -> None:
-    """Windows consoles and LANG=C write ASCII by default; √, ■ and 汉字 need UTF-8, and stray bytes must not stop it."""
+def _use_utf8_output() -> None:
+    """Write UTF-8 also on Windows consoles and with LANG=C, and escape what can't be encoded."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            # Line by line, so that a log file shows how far a training is, also of one that was killed.
+            # Flush after every line, so that the log of a killed run is complete.
             stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def forget_output() -> None:
-    """If nothing can be written any more, drop what is left: else Python tries again at the end, and complains."""
+    """Discard unwritten output if stdout is broken; otherwise Python tries again at exit and prints an error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -328,25 +327,29 @@ def forget_output() -> None:
 
 
 def _refused(error: OSError) -> str:
-    """What the system refused, in a sentence: a full disk, a missing permission, …"""
-    why = i18n.refused(error)
-    # A Problem, since that cuts a name that is too long.
-    return say(why) if error.filename is None else Problem("{why}: {file}", why=why, file=error.filename).say()
+    """Return the message of an OSError with the file's name."""
+    reason = i18n.refused(error)
+    # Problem shortens long file names.
+    return say(reason) if error.filename is None else Problem("{why}: {file}", why=reason, file=error.filename).say()
 
 
-def _teach_argparse() -> None:
-    """argparse looks its few words up with gettext: give it ours. (Only in this process, which is ours.)"""
+def _translate_argparse() -> None:
+    """Replace the gettext functions of argparse, in this process, by ours."""
     argparse._ = i18n.translated  # type: ignore[attr-defined]
-    argparse.ngettext = lambda one, many, n: i18n.translated(one if n == 1 or i18n.language() != "en" else many)  # type: ignore[attr-defined]
+    argparse.ngettext = _plural  # type: ignore[attr-defined]
 
 
-NUMBERS: dict[object, str] = {  # a type, and what is said of a value that isn't one
+def _plural(singular: str, plural: str, n: int) -> str:
+    return i18n.translated(singular if n == 1 or i18n.language() != "en" else plural)
+
+
+NUMBERS: dict[object, str] = {  # the error message for a value that is not of this type
     int: _("{option} is {value}: give a whole number"),
     float: _("{option} is {value}: give a number, such as 0.5"),
 }
 MAY_BE_EMPTY = ("--system",)  # no system prompt, not even the model's own
 
-# What argparse says in its own words; `_teach_argparse` has them looked up.
+# Messages of argparse; `_translate_argparse` has them translated.
 ARGPARSE = (
     _("usage: "),
     _("positional arguments"),

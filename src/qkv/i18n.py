@@ -1,8 +1,8 @@
-"""How qkv speaks: English stands where it is said; `locale/` has the other languages, as gettext keeps them.
+"""Translation: English sentences stand in the code, translations in gettext catalogues under `locale/`.
 
-A sentence is marked by what takes it: `say("…")`, `echo("…")`, `Problem("…")`, `Notice("…")`, `Message("…")`, or `_("…")`
-where it is kept for later. It is looked up when it is said, never before, so texts of class bodies obey --lang too. Values are named
-in braces and filled in after the lookup: no f-strings inside. `make words` brings locale/zh_CN.po up to date.
+Sentences are the first argument of `say`, `echo`, `Problem`, `Notice` and `Message`, or are marked by `_("…")` to be
+translated later. They are translated when they are shown, so sentences in class bodies follow --lang too. Values are
+named in braces and filled in after the translation, so f-strings don't work. `make words` updates locale/zh_CN.po.
 
 >>> say("{n} heads", "en", n=3), say("layer {layer} has {n} heads", "en", layer=0, n=0.123456)
 ('3 heads', 'layer 0 has 0.1235 heads')
@@ -22,16 +22,16 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 LOCALE = os.path.join(os.path.dirname(__file__), "locale")
-LONGEST = 1500  # characters that an error quotes
+LONGEST = 1500  # characters of a value in an error message
 
 
 def _(sentence: str) -> str:
-    """Mark a sentence that is said later: extraction finds it, and nothing else happens."""
+    """Return the sentence unchanged; `make words` finds it by this call."""
     return sentence
 
 
 def _languages() -> tuple[str, ...]:
-    """English, and every language that has a file: zh_CN.po (in an installed package zh_CN.mo) is zh."""
+    """Return "en" and every language that has a catalogue: zh_CN.po (zh_CN.mo in an installed package) is "zh"."""
     files = sorted(os.listdir(LOCALE)) if os.path.isdir(LOCALE) else []
     return tuple(dict.fromkeys(["en", *(re.split("[_.]", name)[0] for name in files if name.endswith((".po", ".mo")))]))
 
@@ -39,27 +39,27 @@ def _languages() -> tuple[str, ...]:
 LANGUAGES = _languages()
 
 
-def language(asked: str | None = None) -> str:
-    """The language to speak: what was asked for, else QKV_LANG, LC_ALL, LC_MESSAGES, LANG, else English."""
-    if asked is not None:
-        begins = re.split("[-_.]", asked.lower())[0]  # zh-CN and zh_TW.UTF-8 are zh
-        if begins not in LANGUAGES:
+def language(requested: str | None = None) -> str:
+    """Return the output language: the requested one, else that of QKV_LANG, LC_ALL, LC_MESSAGES or LANG, else "en"."""
+    if requested is not None:
+        code = re.split("[-_.]", requested.lower())[0]  # zh-CN and zh_TW.UTF-8 are zh
+        if code not in LANGUAGES:
             raise Problem(
-                "there is no language {asked}: give --lang {languages}",
-                asked=asked or '""',
+                "unknown language {code}: give --lang {languages}",
+                code=requested or '""',
                 languages=one_of(LANGUAGES),
             )
-        return begins
+        return code
     for variable in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
         if value := os.environ.get(variable):
-            begins = re.split("[-_.]", value.lower())[0]
-            return begins if begins in LANGUAGES else "en"
+            code = re.split("[-_.]", value.lower())[0]
+            return code if code in LANGUAGES else "en"
     return "en"
 
 
 @functools.cache
 def _catalogue(lang: str) -> gettext.NullTranslations:
-    """What is known of a language. In a checkout whose .po was edited, the .mo is made anew."""
+    """Return the catalogue of a language. In a checkout whose .po was edited, the .mo is compiled first."""
     files = [os.path.join(LOCALE, name) for name in os.listdir(LOCALE) if re.split("[_.]", name)[0] == lang]
     for mo in {os.path.splitext(file)[0] + ".mo" for file in files}:
         po = os.path.splitext(mo)[0] + ".po"
@@ -72,7 +72,7 @@ def _catalogue(lang: str) -> gettext.NullTranslations:
 
 
 def compile_catalogue(po: str, mo: str) -> None:
-    """Write the .mo of a .po; where Babel or the right to write is missing, everything stays as it was."""
+    """Compile a .po file; do nothing if Babel is not installed or the folder is read-only."""
     try:
         from babel.messages import mofile, pofile
     except ImportError:
@@ -86,39 +86,39 @@ def compile_catalogue(po: str, mo: str) -> None:
 
 
 def translated(sentence: str, lang: str | None = None) -> str:
-    """The sentence in that language, its values still in braces; English where nobody translated it."""
-    spoken = language(lang)
-    return sentence if spoken == "en" or not sentence else _catalogue(spoken).gettext(sentence)
+    """Return the sentence in a language with its values still in braces; English if there is no translation."""
+    code = language(lang)
+    return sentence if code == "en" or not sentence else _catalogue(code).gettext(sentence)
 
 
 def say(sentence: "str | Spoken | Message | Listed", lang: str | None = None, /, **values: object) -> str:
-    """The sentence in the language spoken, with the values filled in; numbers are shortened to what a person reads."""
+    """Return the sentence in the output language with its values filled in; floats get four digits."""
     if not isinstance(sentence, str):
         return sentence.say(lang)
-    spoken = language(lang)
+    code = language(lang)
 
-    def shown(value: object) -> object:
+    def localized(value: object) -> object:
         if isinstance(value, Message | Listed | Spoken):
-            return value.say(spoken)
+            return value.say(code)
         return _Short(value) if isinstance(value, float) else value
 
-    return translated(sentence, spoken).format(**{name: shown(value) for name, value in values.items()})
+    return translated(sentence, code).format(**{name: localized(value) for name, value in values.items()})
 
 
 def echo(sentence: "str | Spoken | Message | Listed", stream: TextIO | None = None, /, **values: object) -> None:
-    """Print what `say` gives, to stdout or to another stream."""
+    """Print a sentence in the output language to stdout or another stream."""
     print(say(sentence, **values), file=stream)
 
 
 class _Short(float):
-    """A number as a person reads it, unless the sentence says how many digits it wants."""
+    """A float that is formatted with four digits unless the sentence has a format of its own."""
 
     def __format__(self, spec: str) -> str:
         return super().__format__(spec or ".4g")
 
 
 class Message:
-    """A sentence with its values, to be said later: who reads it chooses the language. As a string it is English.
+    """A sentence with its values, translated when it is shown. `str` gives the English.
 
     >>> print(Message("{n} heads", n=3))
     3 heads
@@ -128,7 +128,7 @@ class Message:
         self.sentence, self.values = sentence, values
 
     def say(self, lang: str | None = None) -> str:
-        """The sentence in that language."""
+        """Return the sentence in a language."""
         return say(self.sentence, lang, **self.values)
 
     def __str__(self) -> str:
@@ -147,12 +147,12 @@ class Message:
         return bool(self.sentence)
 
     def packed(self) -> dict[str, str]:
-        """In every language, as plain values that may go to another process; `unpacked` takes them."""
+        """Return the text in every language, to send it to another process; see `unpacked`."""
         return {lang: self.say(lang) for lang in LANGUAGES}
 
 
 class _Unpacked(Message):
-    """What was said elsewhere, in every language."""
+    """A message from another process, with its text in every language."""
 
     def __init__(self, texts: dict[str, str]) -> None:
         super().__init__(texts["en"])
@@ -163,7 +163,7 @@ class _Unpacked(Message):
 
 
 def unpacked(texts: dict[str, str]) -> Message:
-    """The message that `packed` gave.
+    """Return the message whose `packed` texts these are.
 
     >>> unpacked(Message("{n} heads", n=3).packed()) == Message("{n} heads", n=3)
     True
@@ -172,22 +172,22 @@ def unpacked(texts: dict[str, str]) -> Message:
 
 
 def paragraph(sentences: Iterable[str], lang: str | None = None) -> str:
-    """Sentences one after the other, with a blank between them where the language has one."""
+    """Join sentences, with a space between them in languages that use one."""
     return functools.reduce(
         lambda before, after: say("{sentence} {next}", lang, sentence=before, next=after), sentences
     )
 
 
 class Listed:
-    """Several things, joined as a language joins them."""
+    """A list that is joined with the separator of the output language."""
 
     def __init__(self, items: Iterable[object], joint: str) -> None:
         self.items, self.joint = list(items), joint
 
     def say(self, lang: str | None = None) -> str:
-        """The things in that language."""
-        each = (item.say(lang) if isinstance(item, Message | Spoken | Listed) else str(item) for item in self.items)
-        return translated(self.joint, lang).join(each)
+        """Return the joined items in a language."""
+        texts = (item.say(lang) if isinstance(item, Message | Spoken | Listed) else str(item) for item in self.items)
+        return translated(self.joint, lang).join(texts)
 
     def __str__(self) -> str:
         return self.say("en")
@@ -200,7 +200,8 @@ class Listed:
 
 
 def one_of(items: Iterable[object]) -> Listed:
-    """
+    """Join alternatives.
+
     >>> str(one_of([2, 3]))
     '2 or 3'
     """
@@ -208,7 +209,8 @@ def one_of(items: Iterable[object]) -> Listed:
 
 
 def all_of(items: Iterable[object]) -> Listed:
-    """
+    """Join the items of a list.
+
     >>> str(all_of(["q", "k"]))
     'q, k'
     """
@@ -216,22 +218,20 @@ def all_of(items: Iterable[object]) -> Listed:
 
 
 def nearest(word: object, among: Iterable[object]) -> str:
-    """The one of the right words that a wrong one comes close to, or "" where none does.
+    """Return the valid word that is closest to a misspelt one, "" if none is close.
 
     >>> nearest("rotery", ["rotary", "learned"]), nearest("x", ["rotary"])
     ('rotary', '')
     """
-    # A file may name something of a million characters, which comes close to nothing.
-    wrong, right = str(word)[:100], list(map(str, among))
-    swapped = [each for each in right if sorted(each) == sorted(wrong)]  # which difflib rates too low
-    return "".join(swapped[:1] or difflib.get_close_matches(wrong, right, n=1))
+    misspelt, valid = str(word)[:100], list(map(str, among))  # a file may hold a name of a million characters
+    swapped = [name for name in valid if sorted(name) == sorted(misspelt)]  # difflib scores these too low
+    return "".join(swapped[:1] or difflib.get_close_matches(misspelt, valid, n=1))
 
 
 class Spoken(Exception):
-    """What a Problem and a Notice share: as an exception it reads English, the command line says it in its own language.
+    """Base class of Problem and Notice: `str` gives the English, the command line shows the output language.
 
-    Its args are the sentence and the values, so that whoever makes it anew from them gets the same: pickle, copy, and pytest,
-    whose processes send each other warnings.
+    Its args are the sentence and the values, so that pickle, copy and pytest-xdist (`cls(*args)`) rebuild an equal one.
     """
 
     def __init__(self, sentence: str, values: dict[str, Any] | None = None, /, **more: Any) -> None:
@@ -246,16 +246,16 @@ class Spoken(Exception):
         return f"{type(self).__name__}({self.english!r})"
 
     def say(self, lang: str | None = None) -> str:
-        """The same in that language."""
+        """Return the text in a language."""
         return say(self.sentence, lang, **self.values)
 
 
 def _cut(value: Any) -> Any:
-    """A value as a sentence quotes it: a file may hold a name of a million characters."""
+    """Shorten a value for a message: a file may hold a name of a million characters."""
     if isinstance(value, _Unpacked):
         return value
     if isinstance(value, Message):
-        return Message(value.sentence, **{name: _cut(each) for name, each in value.values.items()})
+        return Message(value.sentence, **{name: _cut(item) for name, item in value.values.items()})
     if isinstance(value, Listed):
         return Listed(map(_cut, value.items), value.joint)
     text = str(value) if isinstance(value, str | os.PathLike) else ""
@@ -265,7 +265,7 @@ def _cut(value: Any) -> Any:
 
 
 class Problem(Spoken, ValueError):
-    """A user's mistake.
+    """An error that the user can correct.
 
     >>> print(Problem("{word} is not a token of the text; near ones: {near}", word="dog", near=all_of(["cat", "mat"])))
     dog is not a token of the text; near ones: cat, mat
@@ -273,11 +273,11 @@ class Problem(Spoken, ValueError):
 
 
 class Notice(Spoken, UserWarning):
-    """Something a user should know although the work goes on."""
+    """A warning to the user; the command continues."""
 
 
 def pip_install(package: str) -> str:
-    """Return the command that installs a package for this very Python: `pip` alone may be another's.
+    """Return the command that installs a package for this Python (`pip` alone may belong to another one).
 
     Environments made by uv have no pip; uv then installs into them.
     """
@@ -305,14 +305,14 @@ SYSTEM = {
 
 
 def refused(error: OSError) -> Message:
-    """What the system refused, in a sentence: a full disk, a missing permission, …"""
+    """Return the message of an OSError: a full disk, a missing permission, …"""
     if sentence := SYSTEM.get(errno.errorcode.get(error.errno or 0, "")):
         return Message(sentence)
-    return Message("{system_words}", system_words=error.strerror or str(error) or type(error).__name__)
+    return Message("{system_message}", system_message=error.strerror or str(error) or type(error).__name__)
 
 
 def quoted(reason: object) -> "Message | Problem":
-    """Why something failed, in the words of another library or of the system: in other languages marked as quoted.
+    """Return the message of an error, also of another library or the system (marked as English in other languages).
 
     >>> print(quoted(KeyError("n_embd")), quoted(Message("cut off")), sep="; ")
     KeyError: 'n_embd'; cut off
@@ -321,17 +321,17 @@ def quoted(reason: object) -> "Message | Problem":
         return reason
     if isinstance(reason, OSError) and reason.errno is not None:
         return refused(reason)
-    words = str(reason).strip().split("\n")[0][:200]
-    if isinstance(reason, Exception) and (not words or not isinstance(reason, ValueError | OSError)):
-        words = f"{type(reason).__name__}: {words}"  # a KeyError's words alone are only the key
-    return Message("{their_words}", their_words=words)
+    text = str(reason).strip().split("\n")[0][:200]
+    if isinstance(reason, Exception) and (not text or not isinstance(reason, ValueError | OSError)):
+        text = f"{type(reason).__name__}: {text}"  # the text of a KeyError is only the key
+    return Message("{library_message}", library_message=text)
 
 
-LARGEST = 2**64  # of whole numbers that people give; Python's own have no end, and floats do
+LARGEST = 2**64  # of integers that users give; a larger one may not fit into a float
 
 
 def too_large(name: str, value: int) -> Problem:
-    """The sentence about a whole number that nothing here can count to.
+    """Return the problem of an integer above LARGEST.
 
     >>> str(too_large("--steps", 10**400))
     '--steps has 401 digits: give a number of at most 19'
@@ -341,16 +341,16 @@ def too_large(name: str, value: int) -> Problem:
 
 
 def unknown(what: str, word: object, among: Iterable[object]) -> Problem:
-    """The problem of a word that isn't among the right ones: it names them, and the nearest.
+    """Return the problem of an unknown word: it names the valid words and the nearest one.
 
     >>> print(unknown("norm", "rsm", ["rms", "layer"]))
     norm 'rsm' is not one of rms, layer; did you mean 'rms'?
     """
-    right = list(among)
-    near = nearest(word, right)
+    valid = list(among)
+    near = nearest(word, valid)
     sentence = (
         _("{what} {word} is not one of {words}; did you mean '{near}'?")
         if near
         else _("{what} {word} is not one of {words}")
     )
-    return Problem(sentence, what=what, word=repr(word), words=all_of(right), near=near)
+    return Problem(sentence, what=what, word=repr(word), words=all_of(valid), near=near)

@@ -1,4 +1,4 @@
-"""Names that a package offers, loaded when first used: `import qkv` costs nothing, and `steps` needs no torch."""
+"""Lazy imports for packages: public names are loaded at first use, so `import qkv` is fast and `steps` needs no torch."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -8,12 +8,12 @@ from .moved import moved
 
 
 def lazy(package: str, **home: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """A package's `__getattr__`, `__dir__` and `__all__`: each name with the module it lives in, itself if that is it."""
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, given the module of each name (or the name of a module)."""
 
     def get(name: str) -> Any:
         if name not in home:
-            if (found := moved(f"{package}.{name}")) is not None:
-                return found
+            if (value := moved(f"{package}.{name}")) is not None:
+                return value
             raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(home))}")
         module = import_module(f"{package}.{home[name]}")
         return module if home[name].split(".")[-1] == name else getattr(module, name)

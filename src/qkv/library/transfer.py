@@ -339,7 +339,7 @@ def _failure(url: str, error: Exception, proxy: str) -> Message:
         )
     if isinstance(reason, ssl.SSLError):
         return Message("a secure connection to {host} failed ({why})", host=_host(url), why=str(reason))
-    why = quoted(reason) if isinstance(reason, Exception) else Message("{their_words}", their_words=str(reason))
+    why = quoted(reason) if isinstance(reason, Exception) else Message("{library_message}", library_message=str(reason))
     if proxy:
         return _proxy_refusal(proxy, why)
     return _unreachable(url, why)
