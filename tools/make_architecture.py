@@ -4,8 +4,9 @@
     .venv/bin/python tools/make_architecture.py --check    write nothing; exit code 1 if something is missing or out of date
 
 What stands above GENERATED in a page is written by hand. Below it, each package is described by the first paragraph of its
-docstring, and its files, in the order of "Read in this order: …", by the first sentence of theirs. The Chinese of each sentence
-stands in tools/architecture.zh-CN.json: fill in the empty ones. The diagram shows which package imports which.
+docstring, and its files, in the order of "Read in this order: …", by the first sentence of theirs. For each path,
+tools/architecture.zh-CN.json has the sentence and its Chinese: fill in what is empty. A reworded sentence keeps its Chinese
+and is listed to be read again. The diagram shows which package imports which.
 """
 
 import ast
@@ -215,11 +216,16 @@ def all_entries() -> list[tuple[Path, str]]:
     return [entry for path in [*parts, SOURCE] for entry in entries(path)]
 
 
-def listing(translations: dict[str, str], lang: str) -> str:
+def relative(path: Path) -> str:
+    """Return a path below src/qkv as the key of its translation."""
+    return path.relative_to(SOURCE).as_posix()
+
+
+def listing(translations: dict[str, list[str]], lang: str) -> str:
     """Return the packages and their files as Markdown; what has no translation stays English."""
     lines: list[str] = []
     for path, english in all_entries():
-        sentence = translations.get(english) or english
+        sentence = translations.get(relative(path), ["", ""])[1] or english
         if path.is_dir():
             parts = path.relative_to(SOURCE).parts
             lines += ["", f"{'#' * max(len(parts), 1)}## {'/'.join(parts) or 'qkv'}", "", sentence, ""]
@@ -228,29 +234,32 @@ def listing(translations: dict[str, str], lang: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n"
 
 
-def brought_up_to_date(before: dict[str, str]) -> dict[str, str]:
-    """Return the translations of the sentences of today, empty where there is none yet."""
-    return {english: before.get(english, "") for _, english in all_entries()}
+def updated(before: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return [sentence, translation] for each path, and the paths whose sentence changed since it was translated."""
+    after = {relative(path): [english, before.get(relative(path), ["", ""])[1]] for path, english in all_entries()}
+    return after, [path for path, pair in after.items() if path in before and before[path][0] != pair[0]]
 
 
 def main(arguments: list[str]) -> int:
-    before: dict[str, str] = json.loads(CHINESE.read_text(encoding="utf-8"))
-    translations = brought_up_to_date(before)
-    wanted = {DIAGRAM: diagram(), CHINESE: json.dumps(translations, ensure_ascii=False, indent=1) + "\n"}
+    before: dict[str, list[str]] = json.loads(CHINESE.read_text(encoding="utf-8"))
+    translations, reworded = updated(before)
+    expected = {DIAGRAM: diagram(), CHINESE: json.dumps(translations, ensure_ascii=False, indent=1) + "\n"}
     for lang, page in PAGES.items():
         head, marker, _ = page.read_text(encoding="utf-8").partition(GENERATED)
-        wanted[page] = head + marker + "\n" + listing(translations if lang == "zh" else {}, lang)
+        expected[page] = head + marker + "\n" + listing(translations if lang == "zh" else {}, lang)
     problems = [f"not in the diagram: {name}" for name in packages() if name not in POSITIONS]
     problems += [
         *misordered(),
-        *(f"not translated: {english}" for english, chinese in translations.items() if not chinese),
+        *(f"not translated: {path}: {english}" for path, (english, chinese) in translations.items() if not chinese),
     ]
-    for file, text in wanted.items():
+    for file, text in expected.items():
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             if "--check" in arguments:
                 problems.append(f"out of date: {file.relative_to(ROOT)}")
             else:
                 file.write_text(text, encoding="utf-8")
+    for path in reworded:
+        print(f"read again: {path}: {translations[path]}, was {before[path][0]!r}")
     print("\n".join([*problems, f"{len(translations)} sentences, {len(problems)} to look at"]))
     return 1 if problems else 0
 

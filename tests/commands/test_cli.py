@@ -425,17 +425,17 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["masks", "window:a"], "doesn't read as a mask: write window:LEFT[,RIGHT]"),
         (["masks", "window:99999999999999999999"], "doesn't read as a mask"),
         (["masks", ""], "the name of a mask is missing; there are causal"),
-        ([""], 'there is no verb ""'),
+        ([""], 'unknown verb ""'),
         (["-x", "--lang", "en"], "-x needs a verb"),
-        (["--lang", "fr", "steps", "a"], "there is no language fr: give --lang en or zh"),
-        (["--lang=fr"], "there is no language fr"),
-        (["--lang="], 'there is no language ""'),
+        (["--lang", "fr", "steps", "a"], "unknown language fr: give --lang en or zh"),
+        (["--lang=fr"], "unknown language fr"),
+        (["--lang="], 'unknown language ""'),
         (["--lang"], "--lang needs a language after it: en or zh"),
         (["steps", "a", "--lang"], "--lang needs a language after it"),
         (["steps", "a", "--json=1"], "ignored explicit argument"),
-        (["stpes"], "there is no verb stpes: did you mean steps?"),
-        (["tokenize"], "there is no verb tokenize; there are learn, steps, "),
-        (["steps", "I", "love", "Beijing"], "a text of several words stands in quotes"),
+        (["stpes"], "unknown verb stpes: did you mean steps?"),
+        (["tokenize"], "unknown verb tokenize; the verbs are learn, steps, "),
+        (["steps", "I", "love", "Beijing"], "put a text of several words in quotes"),
         (["generate", "hi", "--temp", "0"], "did you mean --temperature?"),
         (["masks", "--nn", "3"], "did you mean --n?"),
         (
@@ -450,7 +450,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
         (["steps", "a", "--fast"], "qkv steps has no option --fast; see"),
         (["steps", "a", "--dim", "x"], "--dim is 'x': give a whole number"),
         (["masks"], "required: mask"),
-        (["steps", "a", "--lang", "fr"], "there is no language fr"),
+        (["steps", "a", "--lang", "fr"], "unknown language fr"),
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
@@ -556,7 +556,7 @@ def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, error, call, monkeypatch
     monkeypatch.setattr("qkv.commands.steps.run", fail)
     code, out, err = call("steps", "a", "--lang", lang)
     assert (code, out) == (1, "") and len(err.splitlines()) == 1 and "Traceback" not in err
-    assert {"en": "a bug of qkv", "zh": "qkv 自身的错误"}[lang] in err
+    assert {"en": "a bug in qkv", "zh": "qkv 自身的错误"}[lang] in err
     assert f"{error.__name__}: " in err and "float division by zero" in err and "QKV_DEBUG=1" in err
     monkeypatch.setenv("QKV_DEBUG", "1")
     with pytest.raises(error):

@@ -81,6 +81,13 @@ def test_a_wrong_reading_order_is_found(tmp_path, monkeypatch, text, problem):
 
 
 def test_what_is_not_translated_stays_english():
-    english = next(sentence for path, sentence in tool.all_entries() if path.is_file())
+    path, english = next((path, sentence) for path, sentence in tool.all_entries() if path.is_file())
     assert f"：{english}\n" in tool.listing({}, "zh")
-    assert "：中文\n" in tool.listing({english: "中文"}, "zh")
+    assert "：中文\n" in tool.listing({tool.relative(path): [english, "中文"]}, "zh")
+
+
+def test_a_reworded_sentence_keeps_its_translation_and_is_listed():
+    path, english = next((path, sentence) for path, sentence in tool.all_entries() if path.is_file())
+    key = tool.relative(path)
+    translations, reworded = tool.updated({key: ["as it was before", "中文"]})
+    assert translations[key] == [english, "中文"] and reworded == [key]
