@@ -1,11 +1,11 @@
 """Count how much code a command walks through.
 
-    PYTHONPATH=src python -m tools.walk [attend see train keystroke]
+    PYTHONPATH=src python -m tools.walk [--files] [attend see train keystroke]
 
 Print one line for each walk: the number of files of qkv whose functions run, the number of returns from other files of
 qkv into the command's own file, and how many of these come from the package tracing. The walks are `qkv.attend`, `qkv see`
 and `qkv train lm` on what ships with qkv, and one more letter in the studio's text. `sys.setprofile` sees calls of the
-main thread only; what runs while a module is imported does not count.
+main thread only; what runs while a module is imported does not count. --files also prints the files.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ SOURCE = Path(qkv.__file__).parent
 DATES = SOURCE / "demo" / "dates"
 
 
-def walk(own: str, run: Callable[[], object]) -> tuple[int, int, int]:
-    """Return the number of files whose functions run, of returns into the file `own`, and of those from tracing."""
+def walk(own: str, run: Callable[[], object]) -> tuple[set[str], int, int]:
+    """Return the files whose functions run, the number of returns into the file `own`, and of those from tracing."""
     home, files, returns, from_tracing = SOURCE / own, set(), 0, 0
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
@@ -48,7 +48,7 @@ def walk(own: str, run: Callable[[], object]) -> tuple[int, int, int]:
             run()
         finally:
             sys.setprofile(None)
-    return len(files), returns, from_tracing
+    return {str(Path(file).relative_to(SOURCE)) for file in files}, returns, from_tracing
 
 
 def _importing(frame: FrameType | None) -> bool:
@@ -60,53 +60,38 @@ def _importing(frame: FrameType | None) -> bool:
     return False
 
 
-def attend() -> tuple[int, int, int]:
+def attend() -> tuple[set[str], int, int]:
     """`qkv.attend` with a mask and weights."""
     q, k, v = torch.randn(3, 1, 2, 5, 8)
     return walk("attention/dispatch.py", lambda: qkv.attend(q, k, v, qkv.masks.causal(), weights=True))
 
 
-def see() -> tuple[int, int, int]:
+def see() -> tuple[set[str], int, int]:
     """`qkv see` on a text."""
     verb = ["see", "15 Nov 2026", "--model", str(DATES)]
     return walk("commands/see.py", lambda: main(verb))
 
 
-def train() -> tuple[int, int, int]:
+def train() -> tuple[set[str], int, int]:
     """`qkv train lm`, two steps."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "text.txt")
         text.write_text("the cat sat on the mat. " * 200, encoding="utf-8")
-        verb = [
-            "train",
-            "lm",
-            "--text",
-            str(text),
-            "--out",
-            str(Path(folder, "run")),
-            "--steps",
-            "2",
-            "--context",
-            "16",
-        ]
-        return walk("commands/train.py", lambda: main([*verb, "--batch", "2"]))
+        verb = ["train", "lm", "--text", str(text), "--out", str(Path(folder, "run"))]
+        return walk("commands/train.py", lambda: main([*verb, *"--steps 2 --context 16 --batch 2".split()]))
 
 
-def keystroke() -> tuple[int, int, int]:
+def keystroke() -> tuple[set[str], int, int]:
     """One more letter in the studio's text: the new view."""
-    from qkv.studio.model_cache import Bench
-
     from qkv.studio import openable, requests
-    from qkv.studio.handlers import ANSWERS
+    from qkv.studio.handlers import HANDLERS, Job
+    from qkv.studio.loaded_models import LoadedModels
 
-    bench = Bench(lambda event: None)
+    job = Job(LoadedModels(lambda event: None), lambda *_, **__: None, lambda: True, True)
 
     def type_text(text: str) -> None:
-        request: dict[str, Any] = requests.checked(
-            {"do": "view", "spec": {"model": f"{DATES.parent.name}/dates", "text": text}}
-        )
-        request["spec"]["model"] = openable.find(request["spec"]["model"], [DATES.parent])
-        ANSWERS["view"](bench, request, lambda *_, **__: None, lambda: True, True)
+        request = {"do": "view", "spec": {"model": f"{DATES.parent.name}/dates", "text": text}}
+        HANDLERS["view"](job, requests.parse(request, lambda name: openable.find(name, [DATES.parent])))
 
     type_text("15 Nov 202")
     return walk("studio/handlers.py", lambda: type_text("15 Nov 2026"))
@@ -116,6 +101,9 @@ WALKS = {"attend": attend, "see": see, "train": train, "keystroke": keystroke}
 
 if __name__ == "__main__":
     os.environ["QKV_LANG"] = "en"
-    for name in sys.argv[1:] or WALKS:
+    names = [name for name in sys.argv[1:] if name != "--files"]
+    for name in names or WALKS:
         files, returns, from_tracing = WALKS[name]()
-        print(f"{name:10}{files:4} files {returns:4} returns, {from_tracing} from tracing")
+        print(f"{name:10}{len(files):4} files {returns:4} returns, {from_tracing} from tracing")
+        if "--files" in sys.argv:
+            print("\n".join(f"    {file}" for file in sorted(files)))

@@ -1,0 +1,15 @@
+"""How many files a command walks through: the numbers of tools/walk.py may fall, but not rise."""
+
+import pytest
+
+from tools.walk import WALKS
+
+MOST_FILES = {"attend": 7, "see": 65, "train": 62, "keystroke": 51}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WALKS)
+def test_a_walk_does_not_get_longer(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("QKV_LANG", "en")
+    files, _, _ = WALKS[name]()
+    assert 0 < len(files) <= MOST_FILES[name], sorted(files)
