@@ -49,7 +49,7 @@ def rival(name: str, size: int) -> None:
     assert tokenizer is not None
     ids = tokenizer.frame(tokenizer.encode(text))
     if name == "ours":
-        memory.reuse()  # as the command does
+        memory.keep_freed_memory()  # as the command does
         # `context` counts what is read, `max_length` also the last token that is scored.
         serve(lambda: (len(ids), score_text(model, tokenizer, text, context=LENGTH - 1, stride=STRIDE).loss))
     else:

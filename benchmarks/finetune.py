@@ -107,7 +107,7 @@ def speed(rounds: int) -> Row:
 def rival(name: str) -> None:
     """One side, in a process of its own."""
     if name in ("ours", "here"):
-        memory.reuse()  # as the command does
+        memory.keep_freed_memory()  # as the command does
     if name in ("ours", "theirs"):
         step, numbers = (ours if name == "ours" else theirs)(), count()
         serve(lambda: step(next(numbers)))

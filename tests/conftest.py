@@ -59,7 +59,7 @@ for kind in (torch.cuda, torch.xpu, torch.mtia):
 SPOKEN = os.environ.get("QKV_LANG")
 
 
-def speak_as_begun():
+def restore_language():
     """`--lang` holds for the process that was told it: a test that calls `main` with it would tell all that follow."""
     os.environ.pop("QKV_LANG", None)
     if SPOKEN is not None:
@@ -68,16 +68,16 @@ def speak_as_begun():
 
 @pytest.fixture(autouse=True)
 def repeatable():
-    speak_as_begun()
+    restore_language()
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)  # which also fills torch.empty with NaN
     yield
     torch.use_deterministic_algorithms(False)
-    speak_as_begun()
+    restore_language()
 
 
 STARTED: list[subprocess.Popen] = []  # while the test that is being run was called
-KEPT = ("template_process.py", "warm.py")  # processes that the next test uses again; they end with this one
+REUSED = ("template_process.py", "warm.py")  # processes that the next test uses again; they end with this one
 _start = subprocess.Popen.__init__
 
 
@@ -101,17 +101,17 @@ def pytest_runtest_teardown(item):
     try:
         return (yield)
     finally:
-        left = [process for process in STARTED if process.poll() is None and not _is_kept(process.args)]
+        leftovers = [process for process in STARTED if process.poll() is None and not _is_reused(process.args)]
         STARTED.clear()
-        for process in left:
+        for process in leftovers:
             kill([process.pid, *descendants(process.pid)])
             process.wait()
-        if left and sys.exc_info()[0] is None:
-            pytest.fail(f"left running: {[process.args for process in left]}")
+        if leftovers and sys.exc_info()[0] is None:
+            pytest.fail(f"left running: {[process.args for process in leftovers]}")
 
 
-def _is_kept(command):
-    return isinstance(command, list) and any(str(word).endswith(KEPT) for word in command)
+def _is_reused(command):
+    return isinstance(command, list) and any(str(word).endswith(REUSED) for word in command)
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def shelf(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     (folder / "book.txt").write_text(TEXT, encoding="utf-8")
     (folder / "pairs.tsv").write_text("".join(f"cat {i}\t猫 {i}\n" for i in range(40)), encoding="utf-8")
-    for task, given in (("lm", "--text"), ("mlm", "--text"), ("translate", "--pairs")):
+    for task, option in (("lm", "--text"), ("mlm", "--text"), ("translate", "--pairs")):
         source = folder / ("pairs.tsv" if task == "translate" else "book.txt")
-        assert main(["train", task, given, str(source), "--out", str(folder / task), *SMALL]) == 0
+        assert main(["train", task, option, str(source), "--out", str(folder / task), *SMALL]) == 0
     return folder
 
 
@@ -207,5 +207,5 @@ def pytest_terminal_summary(terminalreporter):
             what = reason.removeprefix("Skipped: needs ")
             english = f"{n} tests need {what}" if n > 1 else f"1 test needs {what}"
             chinese = f"{n} 个测试需要 {what}：本机没有，未运行"
-            told = chinese if language() == "zh" else f"{english}: not run, there is none here"
-            terminalreporter.line(told)
+            line = chinese if language() == "zh" else f"{english}: not run, there is none here"
+            terminalreporter.line(line)

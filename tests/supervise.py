@@ -114,16 +114,16 @@ def main(command: list[str]) -> int:
     # Ctrl-C reaches the command from the terminal. A handler, not SIG_IGN, which the command would have inherited.
     signal.signal(signal.SIGINT, lambda *_: None)
     code = _wait(process.pid)
-    left = _leftovers(0.0 if stopped else GRACE)
-    names = [f"  {pid} {_command_line(pid)}" for pid in left]
-    kill(left)
+    leftovers = _leftovers(0.0 if stopped else GRACE)
+    names = [f"  {pid} {_command_line(pid)}" for pid in leftovers]
+    kill(leftovers)
     _leftovers(GRACE)  # so that their time counts too
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     minutes, seconds = divmod(round(time.monotonic() - start), 60)
     print(f"{minutes}:{seconds:02d} by the clock, {used.ru_utime + used.ru_stime:.0f} CPU seconds", flush=True)
-    if left:
+    if leftovers:
         print("left running and killed now:", *names, sep="\n", flush=True)
-    return code if code > 0 else 128 - code if code < 0 else int(bool(left))
+    return code if code > 0 else 128 - code if code < 0 else int(bool(leftovers))
 
 
 if __name__ == "__main__":

@@ -28,17 +28,17 @@ SMALL += ["--set", "eval_batches=1"]
 
 
 @pytest.fixture(scope="module")
-def said():
+def sentences():
     """Every sentence of the code, with the files it stands in."""
     return tool.sentences()
 
 
-def test_every_sentence_is_translated_and_none_is_stale(said):
+def test_every_sentence_is_translated_and_none_is_stale(sentences):
     """If this fails: make words, and translate what it names."""
     files = sorted(tool.LOCALE.glob("*.po"))
-    assert [file.name for file in files] == ["zh_CN.po"] and len(said) > 2000
-    assert [line for file in files for line in tool.problems(file, said)] == []
-    for sentence in said:
+    assert [file.name for file in files] == ["zh_CN.po"] and len(sentences) > 2000
+    assert [line for file in files for line in tool.problems(file, sentences)] == []
+    for sentence in sentences:
         chinese = translated(sentence, "zh")
         if re.search("[a-z]{4}", re.sub(r"\{.*?\}|%\(.*?\).*|^qkv|`.*?`", "", sentence)) and not re.fullmatch(
             r"[\w=.:|()×+ ]+", chinese
@@ -63,7 +63,7 @@ def test_a_reworded_sentence_keeps_its_translation():
     assert tool.carry_over("{n:.2f} of {m}", "{n:.2f} in {size}", "{m} 里的 {n:.2f}") == "{size} 里的 {n:.2f}"
 
 
-def test_what_is_said_is_marked(said):
+def test_sentences_are_marked_for_translation(sentences):
     """Whoever takes a sentence is known to the tool that finds them, and gets it as it stands: no f-strings, no sums."""
     kinds = [Spoken]
     for kind in kinds:
@@ -76,16 +76,16 @@ def test_what_is_said_is_marked(said):
                 assert not isinstance(node.args[0], ast.JoinedStr | ast.BinOp), where
 
 
-def test_chinese_has_chinese_punctuation(said):
+def test_chinese_has_chinese_punctuation(sentences):
     """，；：！？ after a Chinese character, not their narrow forms; what stands in quotes or brackets is code."""
     code = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\{\{.*?\}\}|\[.*?\]|\([^()]*\)")
     narrow = re.compile(HAN.pattern + r"[,;:!?]")
     assert [
-        text for text in (translated(sentence, "zh") for sentence in said) if narrow.search(code.sub("", text))
+        text for text in (translated(sentence, "zh") for sentence in sentences) if narrow.search(code.sub("", text))
     ] == []
 
 
-def test_one_kind_of_error_is_raised_for_a_mistake():
+def test_user_mistakes_raise_problems():
     """A bare ValueError speaks English on the Chinese command line: a user's mistake is a Problem, which is one too.
 
     What is left can be caused by nobody who uses qkv: laws of the doctor's own report and oracle.
@@ -98,9 +98,9 @@ def test_one_kind_of_error_is_raised_for_a_mistake():
     assert set(bare) <= {"oracle.py", "report.py"}, bare
 
 
-def test_what_to_install_is_said_for_the_python_that_runs(said):
+def test_install_commands_name_the_running_python(sentences):
     """`pip install …` alone installs for whichever Python comes first, which is seldom that of a .venv: use pip_install."""
-    assert not [sentence for sentence in said if "pip install" in sentence + translated(sentence, "zh")]
+    assert not [sentence for sentence in sentences if "pip install" in sentence + translated(sentence, "zh")]
 
 
 def test_in_an_environment_without_pip_uv_is_named(monkeypatch):
@@ -131,8 +131,8 @@ def test_a_third_language_needs_no_code(tmp_path):
     german = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\nmsgid "usage: "\nmsgstr "Aufruf: "\n'
     (tmp_path / "qkv" / "locale" / "de.po").write_text(german, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ask = [sys.executable, "-m", "qkv", "masks", "--help", "--lang", "de"]
-    done = subprocess.run(ask, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    run_command = [sys.executable, "-m", "qkv", "masks", "--help", "--lang", "de"]
+    done = subprocess.run(run_command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.startswith("Aufruf: qkv masks") and "--lang {en,de,zh}" in done.stdout, done.stdout + done.stderr
 
 
@@ -174,13 +174,13 @@ def shelf(tmp_path_factory):
     (folder / "one.tsv").write_text("cat\t猫\n", encoding="utf-8")
     (folder / "qkv.json").write_text(json.dumps({"q": [[1.0]], "k": [[1.0]], "v": [[1.0]]}), encoding="utf-8")
     np.savez(folder / "strange.npz", a=np.ones(2))
-    for task, given, more in (
+    for task, option, more in (
         ("lm", "--text", ["--set", "position=learned"]),
         ("mlm", "--text", []),
         ("translate", "--pairs", ["--set", "position=learned"]),
     ):
         source = folder / ("pairs.tsv" if task == "translate" else "book.txt")
-        assert main(["train", task, given, str(source), "--out", str(folder / task), *SMALL, *more]) == 0
+        assert main(["train", task, option, str(source), "--out", str(folder / task), *SMALL, *more]) == 0
     edited(folder, "unknown-setting", lambda record: record["train"].update(stepz=3))
     edited(folder, "other-optimizer", lambda record: record["train"].update(optimizer="adamw"))
     edited(folder, "no-watch", lambda record: record.pop("watch"))
@@ -196,11 +196,11 @@ def edited(folder, name, change):
 
 
 @pytest.fixture
-def told(capfd, monkeypatch, tmp_path):
+def run(capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("QKV_LANG", "en")
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
 
-    def ask(*arguments):
+    def run_command(*arguments):
         capfd.readouterr()
         try:
             code = main([*map(str, arguments), "--lang", "zh"])
@@ -208,7 +208,7 @@ def told(capfd, monkeypatch, tmp_path):
             code = stop.code
         return code, *capfd.readouterr()
 
-    return ask
+    return run_command
 
 
 LM = "train lm --text {shelf}/book.txt --out {tmp}/r"
@@ -309,11 +309,11 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("typed", MISTAKES, ids=lambda typed: typed.replace("{shelf}/", "").replace("{tmp}/", ""))
-def test_a_mistake_is_told_in_chinese(told, shelf, tmp_path, typed):
+def test_a_mistake_is_reported_in_chinese(run, shelf, tmp_path, typed):
     words = [word.strip("'") for word in re.findall(r"'.*?'|\S+", typed)]
     if words[:2] == ["train", "lm"] and "--out" in words:
         words[2:2] = SMALL
-    code, _, err = told(*(word.format(shelf=shelf, tmp=tmp_path) for word in words))
+    code, _, err = run(*(word.format(shelf=shelf, tmp=tmp_path) for word in words))
     assert code == 2, err
     assert HAN.search(err) and MISTAKES[typed] in err, err
     for never in (ENGLISH_ONLY, "系统报告", "Traceback", "qkv 自身的错误"):
@@ -321,15 +321,15 @@ def test_a_mistake_is_told_in_chinese(told, shelf, tmp_path, typed):
     assert not (tmp_path / "r" / "config.json").exists()
 
 
-def test_a_lost_run_says_so_in_chinese(told, shelf, tmp_path):
+def test_a_diverged_run_is_reported_in_chinese(run, shelf, tmp_path):
     rates = ["--lr", "1e30", "--set", "adam_lr=1e30", "--set", "clip=0", "--set", "warmup=0"]
-    code, _, err = told("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "r", *SMALL, *rates)
+    code, _, err = run("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "r", *SMALL, *rates)
     assert code == 2 and "损失变成了 nan" in err and "还没有检查点" in err and ENGLISH_ONLY not in err, err
 
 
-def test_a_run_goes_on_past_a_cut_checkpoint_and_says_so_in_chinese(told, shelf, tmp_path):
+def test_a_run_resumes_past_a_truncated_checkpoint_in_chinese(run, shelf, tmp_path):
     shutil.copytree(shelf / "lm", tmp_path / "lm")
     last = sorted((tmp_path / "lm" / "checkpoints").glob("[0-9]*"))[-1] / "optimizer.safetensors"
     last.write_bytes(last.read_bytes()[:100])
-    code, out, err = told("train", "--resume", tmp_path / "lm")
+    code, out, err = run("train", "--resume", tmp_path / "lm")
     assert code == 0 and "跳过一个损坏的检查点" in out and "文件不完整" in out and "cut short" not in out, out + err

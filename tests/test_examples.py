@@ -62,7 +62,7 @@ def test_one_hot_words_look_at_themselves_a_little_more() -> None:
     assert rounded(done.output) == [[a, b, b, 0], [b, a, b, 0], [b, b, a, 0]]
 
 
-def test_the_row_of_play_sums_to_one() -> None:
+def test_the_row_of_play_sums_to_1() -> None:
     done = play.attention()
     assert "".join(play.WORDS) == "今天天气真好，我想出去玩"
     assert done.scaled.tolist() == [[0.1, 0.2, 0.3, 0.4, 0.0, 0.1, 0.5, 0.6, 0.7, 0.8]]
@@ -87,7 +87,7 @@ def test_seed_42_is_what_np_random_seed_gives() -> None:
     assert np.allclose(done.q, x @ w_q) and np.allclose(done.k, x @ w_k) and np.allclose(done.v, x @ w_v)
 
 
-def test_nine_six_three_one() -> None:
+def test_9631() -> None:
     done = sharp.attention()
     assert done.scaled.tolist() == [[9, 6, 3, 1]]
     assert rounded(done.weights[0]) == [0.95, 0.047, 0.002, 0]  # not .75 .15 .07 .03
@@ -181,7 +181,7 @@ class TestByHand:
             assert np.allclose(by_hand.terms(done, row).sum(0), done.output[row])
 
 
-def test_cross_attention_takes_q_from_one_side_and_k_and_v_from_the_other() -> None:
+def test_cross_attention_takes_q_from_x_and_k_and_v_from_memory() -> None:
     done = cross.attention()
     assert (len(cross.TARGET), len(cross.SOURCE)) == (5, 7)
     assert (done.q.shape, done.k.shape, done.v.shape) == ((5, 4), (7, 4), (7, 4))

@@ -19,7 +19,7 @@ def test_both_pages_have_the_same_words_and_none_twice():
         assert len(set(side)) == len(side)
 
 
-def test_every_word_of_the_glossary_is_one_that_qkv_uses():
+def test_qkv_uses_every_word_of_the_glossary():
     catalogue = [message for message in tool.read(tool.LOCALE / "zh_CN.po") if message.id]
     pages = [path for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md") if "glossary" not in path.name]
     exercises = sorted((tool.SOURCE / "lessons" / "exercises").glob("*.py"))

@@ -44,7 +44,7 @@ def test_a_users_script_has_types(tmp_path):
     out, err, code = api.run(
         ["--strict", "--config-file=", "--cache-dir", str(tmp_path / "cache"), str(tmp_path / "mine.py")]
     )
-    told = [line.split('"')[1].replace("torch._tensor.", "") for line in out.splitlines() if "Revealed" in line]
+    revealed = [line.split('"')[1].replace("torch._tensor.", "") for line in out.splitlines() if "Revealed" in line]
     both = "tuple[Tensor, Tensor]"
     call, mixing = "qkv.attention.formula.Call", "qkv.mixers.calls.Mixing"
     of_trace = [
@@ -52,11 +52,11 @@ def test_a_users_script_has_types(tmp_path):
         "qkv.tracing.views.attention_maps.Head | qkv.mixers.mixer_maps.MixerHead",
         "qkv.attention.oracle.Steps | qkv.mixers.stepwise.MixerSteps",
     ]
-    wanted = ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both, *of_trace]
-    assert code == 0 and told == wanted, out + err
+    expected = ["Tensor", both, f"Tensor | {both}", "Tensor", both, both, both, *of_trace]
+    assert code == 0 and revealed == expected, out + err
 
 
-def test_every_name_is_there_and_has_a_word_to_say():
+def test_every_public_name_exists_and_has_a_docstring():
     assert len(qkv.__all__) <= 25
     for name in qkv.__all__:
         assert name == "masks" or callable(getattr(qkv, name)), name
@@ -109,16 +109,20 @@ def test_ids_beyond_the_vocabulary_are_refused(ids):
 def test_the_verbs_from_the_package():
     torch.manual_seed(0)
     model = Transformer(Config(vocab=10, width=8, n_layer=1, n_head=2, context=8)).eval()
-    said = model.generate([[1, 2], [3]], most=4)
-    assert [len(row) for row in said] == [4, 4] and said == model.generate([[1, 2], [3]], most=4, cache=False)
+    generated = model.generate([[1, 2], [3]], most=4)
+    assert [len(row) for row in generated] == [4, 4] and generated == model.generate([[1, 2], [3]], most=4, cache=False)
     figure = qkv.heatmap([[1.0, 0.0], [0.5, 0.5]], ["a", "b"])
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a", "b"]
     assert qkv.check(qkv.MultiHeadAttention(8, 2), heads=2).ok
 
 
-def test_what_prints_as_a_drawing_shows_as_one_in_a_notebook():
-    shown = [qkv.steps([[1.0, 0.0], [0.0, 1.0]]), qkv.masks.causal(), qkv.check(qkv.MultiHeadAttention(8, 2), heads=2)]
-    for one in shown:
-        text = one._repr_html_()
-        assert "<pre" in text and str(one).splitlines()[0] in text.replace("&lt;", "<")
+def test_drawings_render_in_a_notebook():
+    drawings = [
+        qkv.steps([[1.0, 0.0], [0.0, 1.0]]),
+        qkv.masks.causal(),
+        qkv.check(qkv.MultiHeadAttention(8, 2), heads=2),
+    ]
+    for drawing in drawings:
+        text = drawing._repr_html_()
+        assert "<pre" in text and str(drawing).splitlines()[0] in text.replace("&lt;", "<")
     assert "<b>" not in Report("<b>", "right")._repr_html_()

@@ -43,65 +43,65 @@ def lock() -> dict[str, Requirement]:
 
 def imported() -> set[str]:
     """What src/qkv imports that is neither Python's nor its own."""
-    found = set()
+    names = set()
     for file in (ROOT / "src" / "qkv").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in node.names}
+                names |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
-                found.add(str(node.module).split(".")[0])
-    return {canonicalize_name(name) for name in found - sys.stdlib_module_names - {"qkv"}}
+                names.add(str(node.module).split(".")[0])
+    return {canonicalize_name(name) for name in names - sys.stdlib_module_names - {"qkv"}}
 
 
-def test_there_is_one_version():
+def test_versions_agree():
     assert "version" not in PROJECT["project"]
     assert ProjectMetadata(str(ROOT), PluginManager()).version == qkv.__version__
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == qkv.__version__
     for name in ("CHANGELOG.md", "CHANGELOG.zh-CN.md"):
-        told = re.search(r"^## (\d[\w.]*)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
-        assert told and told[1] == qkv.__version__, name
+        heading = re.search(r"^## (\d[\w.]*)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert heading and heading[1] == qkv.__version__, name
 
 
-def test_what_is_imported_is_asked_for_and_the_other_way_round():
+def test_imports_and_requirements_agree():
     needed = set(requirements(PROJECT["project"]["dependencies"]))
     extras = {name for lines in PROJECT["project"]["optional-dependencies"].values() for name in requirements(lines)}
     assert needed <= imported() <= needed | extras | GUESTS
 
 
-def test_the_lock_has_what_is_asked_for():
-    asked = PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"] + group("dev")
+def test_the_lock_satisfies_the_requirements():
+    required = PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"] + group("dev")
     pins = lock()
-    for name, need in requirements(asked).items():
+    for name, need in requirements(required).items():
         (pin,) = pins[name].specifier
         assert pin.operator == "==" and need.specifier.contains(pin.version), f"{need} and {pins[name]}"
 
 
 def closure(lines: Iterable[str], everywhere: bool) -> set[str]:
     """What these need, and what that needs, here or on any system; without what torch needs, as that is by its build."""
-    left, seen = [Requirement(line) for line in lines], set()
-    while left:
-        need = left.pop()
+    pending, visited = [Requirement(line) for line in lines], set()
+    while pending:
+        need = pending.pop()
         name = canonicalize_name(need.name)
-        if (name, frozenset(need.extras)) in seen:
+        if (name, frozenset(need.extras)) in visited:
             continue
-        seen.add((name, frozenset(need.extras)))
+        visited.add((name, frozenset(need.extras)))
         try:
-            found = importlib.metadata.requires(need.name) or []
+            dependencies = importlib.metadata.requires(need.name) or []
         except importlib.metadata.PackageNotFoundError:  # of another system
             continue
-        for other in map(Requirement, found if name != "torch" else []):
+        for other in map(Requirement, dependencies if name != "torch" else []):
             always = other.marker is None or (everywhere and "extra" not in str(other.marker))
             if always or any(other.marker.evaluate({"extra": extra}) for extra in ("", *need.extras)):
-                left.append(other)
-    return {name for name, _ in seen}
+                pending.append(other)
+    return {name for name, _ in visited}
 
 
 def test_the_lock_is_whole_and_has_nothing_that_nobody_needs():
-    asked = PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"] + group("dev")
+    required = PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"] + group("dev")
     torch = requirements((ROOT / "requirements.lock").read_text(encoding="utf-8").split("\n\n")[1].splitlines()[1:])
     editable = ["editables"]  # which hatchling wants for that alone
-    assert closure(asked, everywhere=False) <= set(lock())
-    assert set(lock()) <= closure(asked + editable, everywhere=True) | set(torch)
+    assert closure(required, everywhere=False) <= set(lock())
+    assert set(lock()) <= closure(required + editable, everywhere=True) | set(torch)
 
 
 def steps() -> dict[str, dict]:
@@ -148,7 +148,7 @@ def test_the_readme_names_what_was_never_tried(readme):
     assert "macOS" in untested and "Windows" in untested
 
 
-def test_a_commit_passes_what_make_lint_asks():
+def test_pre_commit_runs_the_checks_of_make_lint():
     (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
     entries = {hook["entry"].replace("/bin/", "/Scripts/").replace(" --force-exclude", "") for hook in repo["hooks"]}
     lint = {re.sub(r" --check \.| \.$", "", line) for line in recipe("lint")}

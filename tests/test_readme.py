@@ -28,7 +28,7 @@ from tools.book import reference
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = 220  # lines of a README: what goes further stands in docs/
-SHOWN = [
+PAGES_WITH_OUTPUT = [
     name + suffix for name in ("README", "docs/guide", "docs/mixers", "CONTRIBUTING") for suffix in (".md", ".zh-CN.md")
 ]  # are run
 ENGLISH = sorted(
@@ -63,8 +63,8 @@ def run_command(line: str) -> str:
     assert name == "qkv", f"only qkv is run here: {line}"
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with mock.patch.dict(os.environ, LANG="C.UTF-8", COLUMNS="100"), contextlib.chdir(ROOT):
-        for chosen in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE"):
-            os.environ.pop(chosen, None)
+        for variable in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANGUAGE"):
+            os.environ.pop(variable, None)
         with contextlib.redirect_stdout(printed):
             code = main(arguments)
     assert code == (1 if arguments[0] == "check" else 0)  # a check that finds a mistake says so by its exit code
@@ -90,18 +90,18 @@ def commands(block: str) -> list[tuple[str, str]]:
     """A console block as pairs (what is typed after `$ `, what is shown below it)."""
     parts = re.split(r"^\$ (.*)\n", block, flags=re.MULTILINE)
     assert not parts[0], f"a console block begins with `$ qkv …`, this one with {parts[0]!r}"
-    return [(line, tidy(shown)) for line, shown in zip(parts[1::2], parts[2::2], strict=True)]
+    return [(line, tidy(documented)) for line, documented in zip(parts[1::2], parts[2::2], strict=True)]
 
 
-def stretches(shown: str) -> list[list[str]]:
+def stretches(documented: str) -> list[list[str]]:
     """The lines between the gaps."""
-    found: list[list[str]] = [[]]
-    for line in shown.split("\n"):
+    groups: list[list[str]] = [[]]
+    for line in documented.split("\n"):
         if line == GAP:
-            found.append([])
+            groups.append([])
         else:
-            found[-1].append(line)
-    return found
+            groups[-1].append(line)
+    return groups
 
 
 def alike(a: list[str], b: list[str]) -> tuple[bool, float]:
@@ -109,22 +109,22 @@ def alike(a: list[str], b: list[str]) -> tuple[bool, float]:
     return a == b, sum(difflib.SequenceMatcher(None, x, y).quick_ratio() for x, y in zip(a, b, strict=True))
 
 
-def fill(shown: str, output: str) -> str:
+def fill(documented: str, output: str) -> str:
     """What is shown, as it reads in today's output: each stretch where it fits best after the one before it."""
-    if GAP not in shown.split("\n"):
+    if GAP not in documented.split("\n"):
         return output
-    lines, at, kept = output.split("\n"), 0, []
-    parts = stretches(shown)
+    lines, at, chunks = output.split("\n"), 0, []
+    parts = stretches(documented)
     for i, part in enumerate(parts):
-        places = range(at, len(lines) - len(part) + 1)
+        starts = range(at, len(lines) - len(part) + 1)
         if i == 0:
-            places = range(1)  # no gap before it: it opens the output
+            starts = range(1)  # no gap before it: it opens the output
         elif i == len(parts) - 1 and part:
-            places = range(len(lines) - len(part), len(lines) - len(part) + 1)
-        best = max(places, default=at, key=lambda k: alike(part, lines[k : k + len(part)]))
-        kept.append("\n".join(lines[best : best + len(part)]))
+            starts = range(len(lines) - len(part), len(lines) - len(part) + 1)
+        best = max(starts, default=at, key=lambda k: alike(part, lines[k : k + len(part)]))
+        chunks.append("\n".join(lines[best : best + len(part)]))
         at = best + len(part) if part else at
-    return f"\n{GAP}\n".join(kept).strip("\n")
+    return f"\n{GAP}\n".join(chunks).strip("\n")
 
 
 def blocks(section: str, language: str) -> list[str]:
@@ -134,13 +134,13 @@ def blocks(section: str, language: str) -> list[str]:
 CONSOLE: dict[
     str, list[tuple[str, str]]
 ] = {}  # a command, and where what it prints is shown: README and guide may both
-for name in SHOWN:
+for name in PAGES_WITH_OUTPUT:
     for block in blocks(read(name), "console"):
-        for line, shown in commands(block):
-            CONSOLE.setdefault(line, []).append((name, shown))
+        for line, documented in commands(block):
+            CONSOLE.setdefault(line, []).append((name, documented))
 PYTHON = [
     pytest.param(name, code, blocks(section, "text"), id=f"{name}: {section.splitlines()[0].strip('# ')}")
-    for name in SHOWN
+    for name in PAGES_WITH_OUTPUT
     for section in sections(read(name))
     for code in blocks(section, "python")
 ]
@@ -148,30 +148,32 @@ PYTHON = [
 
 @pytest.mark.usefixtures("warm")
 @pytest.mark.parametrize("line", CONSOLE)
-def test_a_command_prints_what_is_shown(line: str) -> None:
+def test_a_command_prints_the_documented_output(line: str) -> None:
     output = run_command(line)
-    assert [(page, fill(shown, output)) for page, shown in CONSOLE[line]] == CONSOLE[line]
+    assert [(page, fill(documented, output)) for page, documented in CONSOLE[line]] == CONSOLE[line]
 
 
-@pytest.mark.parametrize(("page", "code", "shown"), PYTHON)
-def test_python_prints_what_is_shown(page: str, code: str, shown: list[str]) -> None:
-    assert [run_python(code, page)] == [tidy(text) for text in shown]
+@pytest.mark.parametrize(("page", "code", "documented"), PYTHON)
+def test_python_prints_the_documented_output(page: str, code: str, documented: list[str]) -> None:
+    assert [run_python(code, page)] == [tidy(text) for text in documented]
 
 
 @pytest.mark.parametrize("name", ["docs/guide.md", "docs/guide.zh-CN.md"])
-def test_the_file_that_is_shown_is_the_file_that_is_read(name: str) -> None:
+def test_the_printed_file_is_the_example_file(name: str) -> None:
     assert blocks(read(name), "json") == [read("examples/matrices.json")]
     assert "qkv steps --file examples/matrices.json" in read(name)
 
 
 def test_no_example_stands_where_nothing_runs_it() -> None:
     kinds = {page: {kind for kind, _ in BLOCK.findall(read(page))} for page in PAGES}
-    assert {page for page in PAGES if "console" in kinds[page] or {"python", "text"} <= kinds[page]} == set(SHOWN)
+    assert {page for page in PAGES if "console" in kinds[page] or {"python", "text"} <= kinds[page]} == set(
+        PAGES_WITH_OUTPUT
+    )
     assert len(CONSOLE) >= 12 and len(PYTHON) == 18
 
 
-@pytest.mark.parametrize("name", SHOWN[:4])
-def test_says_where_the_command_is(name: str) -> None:
+@pytest.mark.parametrize("name", PAGES_WITH_OUTPUT[:4])
+def test_the_page_locates_the_command(name: str) -> None:
     assert "`.venv/bin/qkv`" in read(name) and "source .venv/bin/activate" in read(name)
 
 
@@ -217,8 +219,8 @@ def typed(text: str) -> list[tuple[str, list[str]]]:
     """The commands that a page shows without running them, in blocks, indented or in a line: verb, options."""
     inline = re.findall(r"`(qkv [^`\n]+)`", BLOCK.sub("", text))
     lines = re.findall(r"^ *(?:\S+ \| |\.venv\S*)?(qkv [^#\n]+)", text, re.MULTILINE)
-    found = [re.match(r"qkv ([a-z]+)(.*)", line) for line in inline + lines]
-    return [(m[1], re.findall(r"(?<![\w-])--[a-z][a-z-]*", m[2])) for m in found if m]
+    matches = [re.match(r"qkv ([a-z]+)(.*)", line) for line in inline + lines]
+    return [(m[1], re.findall(r"(?<![\w-])--[a-z][a-z-]*", m[2])) for m in matches if m]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -228,8 +230,8 @@ def test_a_command_that_is_named_can_be_typed(name: str) -> None:
             continue
         assert verb in VERBS, verb
         if verb != "lab":  # its experiments have sizes of their own: tests/lab/test_docs.py
-            known = {option for _, parser in parsers(verb) for a in parser._actions for option in a.option_strings}
-            assert set(options) <= known | {"--lang"}, verb
+            valid = {option for _, parser in parsers(verb) for a in parser._actions for option in a.option_strings}
+            assert set(options) <= valid | {"--lang"}, verb
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -243,16 +245,16 @@ def test_python_that_is_named_is_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
-def test_every_page_can_be_found(name: str) -> None:
+def test_every_page_is_linked(name: str) -> None:
     """From the README, following links."""
-    seen, left = set[str](), [name]
-    while left:
-        page = left.pop()
-        if page not in seen and page in PAGES:
-            seen.add(page)
+    visited, pending = set[str](), [name]
+    while pending:
+        page = pending.pop()
+        if page not in visited and page in PAGES:
+            visited.add(page)
             linked = re.findall(r"\]\(([\w./-]+)(?:#[^)\s]*)?\)", BLOCK.sub("", read(page)))
-            left += [((ROOT / page).parent / path).resolve().relative_to(ROOT).as_posix() for path in linked]
-    assert seen == set(PAGES) - MOVED
+            pending += [((ROOT / page).parent / path).resolve().relative_to(ROOT).as_posix() for path in linked]
+    assert visited == set(PAGES) - MOVED
 
 
 def proofs(name: str) -> list[list[str]]:
@@ -270,19 +272,19 @@ def rewrite(name: str) -> None:
     """Put today's outputs in place of those shown."""
 
     def console(block: str) -> str:
-        return "".join(f"$ {line}\n{fill(shown, run_command(line))}\n" for line, shown in commands(block))
+        return "".join(f"$ {line}\n{fill(documented, run_command(line))}\n" for line, documented in commands(block))
 
     def section(text: str) -> str:
         printed = "".join(run_python(code, name) + "\n" for code in blocks(text, "python"))
-        made = {"console": console, "text": lambda _: printed, "json": lambda _: read("examples/matrices.json")}
-        return BLOCK.sub(lambda m: f"```{m[1]}\n{made.get(m[1], str)(m[2])}```", text)
+        renderers = {"console": console, "text": lambda _: printed, "json": lambda _: read("examples/matrices.json")}
+        return BLOCK.sub(lambda m: f"```{m[1]}\n{renderers.get(m[1], str)(m[2])}```", text)
 
     text = "".join(section(part) for part in sections(read(name)))
     (ROOT / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    for page in SHOWN:
+    for page in PAGES_WITH_OUTPUT:
         rewrite(page)
 
 
@@ -295,8 +297,8 @@ def test_no_two_runs_of_a_page_share_a_folder(name: str) -> None:
     ):
         words = shlex.split(line, comments=True)
         words = words[words.index("train") + 1 :]
-        given = ("--text", "--pairs", "--chat")
-        source = next((words[words.index(option) + 1] for option in given if option in words), "dates")
+        sources = ("--text", "--pairs", "--chat")
+        source = next((words[words.index(option) + 1] for option in sources if option in words), "dates")
         base = f"-{words[words.index('--from') + 1]}" if "--from" in words else ""
         usual = f"runs/{words[0]}-{Path(source).stem}{base}{'-lora' * ('--lora' in words)}"
         out.append(words[words.index("--out") + 1] if "--out" in words else usual)

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize(("lang", "says"), [("en", "made by something else"), ("zh", "由别的工具")])
-def test_an_environment_of_somebody_else_is_left_alone(tmp_path, lang, says):
+@pytest.mark.parametrize(("lang", "phrase"), [("en", "made by something else"), ("zh", "由别的工具")])
+def test_a_foreign_environment_is_not_changed(tmp_path, lang, phrase):
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools" / "setup.py", tmp_path / "tools")
     for name in ("requirements.lock", "pyproject.toml"):
@@ -25,5 +25,5 @@ def test_an_environment_of_somebody_else_is_left_alone(tmp_path, lang, says):
     environment = {**os.environ, "QKV_LANG": lang, "PIP_NO_INDEX": "1"}
     command = [sys._base_executable, str(tmp_path / "tools" / "setup.py")]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8")
-    assert ended.returncode == 2 and says in ended.stderr
+    assert ended.returncode == 2 and phrase in ended.stderr
     assert mine.read_text() == "installed by hand"

@@ -35,7 +35,7 @@ def test_the_exit_code_is_the_commands_own(script, code):
     assert done.returncode == code and "by the clock" in done.stdout and "left running" not in done.stdout
 
 
-def test_what_is_left_is_named_and_killed_and_the_run_fails():
+def test_leftover_processes_are_named_and_killed_and_the_run_fails():
     done = subprocess.run(supervised(HIDE), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "sleep 3600.5" in done.stdout
     pid = int(done.stdout.splitlines()[-1].split()[0])
@@ -64,8 +64,8 @@ def test_a_run_that_is_ended_ends_its_processes(killed, number, tmp_path):
     assert process.wait(timeout=60) == (143 if number == signal.SIGTERM else -9)
     process.stdout.close()
     deadline = time.monotonic() + 60
-    while left := [pid for pid in started if is_running(pid)]:
+    while running := [pid for pid in started if is_running(pid)]:
         if time.monotonic() > deadline:
-            kill(left)
+            kill(running)
             pytest.fail("it outlived the one that started it")
         time.sleep(0.1)

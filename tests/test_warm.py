@@ -11,7 +11,7 @@ from tests import warm
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks only on Linux")
 
-ASKED = {
+PROGRAMS = {
     "an exit code": "import sys; print('out'); print('错', file=sys.stderr); sys.exit(3)",
     "a sentence as exit code": "raise SystemExit('no')",
     "an error": "1 / 0",
@@ -32,8 +32,8 @@ def answer(popen, code, tmp_path):
     return process.returncode, out, err.splitlines()[-1:]
 
 
-@pytest.mark.parametrize("code", ASKED.values(), ids=ASKED)
-def test_it_answers_as_a_started_one_does(code, tmp_path):
+@pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS)
+def test_a_fork_prints_what_a_started_process_prints(code, tmp_path):
     assert answer(warm.Popen, code, tmp_path) == answer(subprocess.Popen, code, tmp_path)
 
 
@@ -47,11 +47,11 @@ def test_it_has_torch_already_and_can_be_ended(tmp_path):
     assert process.wait(timeout=60) == -signal.SIGTERM == process.poll()
 
 
-def test_files_keep_their_numbers_and_modules_are_found(tmp_path):
+def test_files_keep_their_numbers_and_modules_are_importable(tmp_path):
     (tmp_path / "mine.py").write_text("import os, sys\nos.write(int(sys.argv[1]), b'heard')\n")
-    for place in (["-m", "mine"], [str(tmp_path / "mine.py")]):
+    for target in (["-m", "mine"], [str(tmp_path / "mine.py")]):
         read, write = os.pipe()
-        with warm.Popen([sys.executable, *place, str(write)], pass_fds=[write], cwd=tmp_path) as process:
+        with warm.Popen([sys.executable, *target, str(write)], pass_fds=[write], cwd=tmp_path) as process:
             assert process.wait(timeout=60) == 0 and os.read(read, 9) == b"heard"
         os.close(read)
         os.close(write)

@@ -15,10 +15,10 @@ class Log(Watcher):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[Operation, nn.Module | None, tuple[int, int] | None]] = []
+        self.records: list[tuple[Operation, nn.Module | None, tuple[int, int] | None]] = []
 
     def on_operation(self, operation):
-        self.seen.append((operation, running_module(), source_span(__file__)))
+        self.records.append((operation, running_module(), source_span(__file__)))
         return operation.run()
 
 
@@ -27,21 +27,21 @@ def test_an_operation_has_its_inputs_outputs_module_and_line():
     with Log() as log:
         y = layer(x) * 2  # this line
     line = inspect.currentframe().f_lineno - 1
-    (linear, module, place), (times, outside, _) = log.seen
+    (linear, module, span), (times, outside, _) = log.records
     assert (linear.function, module, outside) == (F.linear, layer, None)
     assert [id(t) for t in linear.inputs] == [id(x), id(layer.weight), id(layer.bias)]
     assert times.name == "mul" and times.outputs[0] is y and times.inputs[0] is linear.result
-    assert place[0] == line and place[1] == 12
+    assert span[0] == line and span[1] == 12
 
 
-def test_nothing_is_seen_after_the_block_or_in_another_file():
+def test_nothing_is_recorded_after_the_block_or_in_another_file():
     with Log() as log:
         torch.ones(1)
     torch.ones(1)
-    assert len(log.seen) == 1 and source_span("elsewhere.py") is None
+    assert len(log.records) == 1 and source_span("elsewhere.py") is None
 
 
-def test_arguments_are_found_and_replaced_however_they_are_given():
+def test_arguments_are_located_and_replaced_by_position_or_keyword():
     x = torch.ones(2)
     for args, kwargs in (((x, 0.5, True), {}), ((x,), {"p": 0.5, "training": True})):
         operation = Operation(F.dropout, args, dict(kwargs))
@@ -50,13 +50,13 @@ def test_arguments_are_found_and_replaced_however_they_are_given():
         assert torch.equal(operation.run(), x) and operation.argument("p", 1) == 0.0
 
 
-def test_dropout_that_is_told_not_to_train_is_none_by_either_name():
+def test_dropout_in_eval_mode_is_ignored_under_either_name():
     x = torch.ones(2)
-    with Capture(roots=[x]) as seen:
+    with Capture(roots=[x]) as capture:
         torch.dropout(x, 0.5, train=False)
         torch.dropout(x, 0.5, False)
         F.dropout(x, 0.5, training=False)
-    assert seen.dropped == []
-    with Capture(roots=[x]) as seen:
+    assert capture.dropped == []
+    with Capture(roots=[x]) as capture:
         assert torch.equal(torch.dropout(x, p=0.5, train=True), x) and torch.equal(F.dropout(x, 0.25), x)
-    assert seen.dropped == [0.5, 0.25]
+    assert capture.dropped == [0.5, 0.25]

@@ -43,19 +43,19 @@ class Popen(Started):
     news: socket.socket | None = None  # brings the pid, and in the end how it ended
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
-        asked = inspect.signature(Started._execute_child).bind(self, args, *rest).arguments
+        arguments = inspect.signature(Started._execute_child).bind(self, args, *rest).arguments
         program = parsed(args)
-        if program is None or asked["shell"] or asked["preexec_fn"]:
+        if program is None or arguments["shell"] or arguments["preexec_fn"]:
             super()._execute_child(args, *rest)
             return
         request = program | {
-            "numbers": [0, 1, 2, *asked["pass_fds"]],
-            "folder": os.fspath(asked["cwd"] or os.getcwd()),
-            "environment": dict(os.environ if asked["env"] is None else asked["env"]),
-            "session": asked["start_new_session"],
+            "numbers": [0, 1, 2, *arguments["pass_fds"]],
+            "folder": os.fspath(arguments["cwd"] or os.getcwd()),
+            "environment": dict(os.environ if arguments["env"] is None else arguments["env"]),
+            "session": arguments["start_new_session"],
         }
-        given = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
-        files = [own if at < 0 else at for own, at in enumerate(given)] + list(asked["pass_fds"])
+        pipe_ends = [arguments[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        files = [own if at < 0 else at for own, at in enumerate(pipe_ends)] + list(arguments["pass_fds"])
         self.news, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
@@ -63,7 +63,7 @@ class Popen(Started):
             self.pid, self._child_created = int(self.news.recv(64)), True
         finally:
             pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-            self._close_pipe_fds(*(asked[name] for name in pipes))
+            self._close_pipe_fds(*(arguments[name] for name in pipes))
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
         if self.news is None:
@@ -75,9 +75,9 @@ class Popen(Started):
         self.news.close()
         return self.pid, status
 
-    def _internal_poll(self, *given: Any, **more: Any) -> int | None:
+    def _internal_poll(self, *args: Any, **more: Any) -> int | None:
         if self.news is None:
-            return super()._internal_poll(*given, **more)
+            return super()._internal_poll(*args, **more)
         if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
             try:
                 pid, status = self._try_wait(os.WNOHANG)
@@ -93,19 +93,19 @@ def parsed(command: Any) -> dict[str, Any] | None:
     words = [os.fspath(word) for word in command] if isinstance(command, list | tuple) else []
     if not words or words.pop(0) != sys.executable:
         return None
-    told: dict[str, Any] = {"safe": False, "silent": False}
+    plan: dict[str, Any] = {"safe": False, "silent": False}
     while words:
         match words:
             case ["-P", *words]:
-                told["safe"] = True
+                plan["safe"] = True
             case ["-W", "ignore", *words]:
-                told["silent"] = True
+                plan["silent"] = True
             case ["-m" | "-c" as kind, program, *words]:
-                return told | {"kind": kind, "program": program, "arguments": words}
+                return plan | {"kind": kind, "program": program, "arguments": words}
             case [option, *_] if option.startswith("-"):
                 return None
             case [program, *words]:
-                return told | {"kind": "file", "program": program, "arguments": words}
+                return plan | {"kind": "file", "program": program, "arguments": words}
     return None
 
 
@@ -130,16 +130,16 @@ def serve(number: int) -> dict[str, Any]:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    asking = socket.socket(fileno=number)
+    client = socket.socket(fileno=number)
     while True:
-        text, files, _, _ = socket.recv_fds(asking, MESSAGE, 64)
+        text, files, _, _ = socket.recv_fds(client, MESSAGE, 64)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG if text else 0)[0]:
                 pass
         if not text:
             os._exit(0)
         if os.fork() == 0:
-            asking.close()
+            client.close()
             return watched(json.loads(text), files)
         for file in files:
             os.close(file)

@@ -66,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0 success, 2 an error of the user's, 1 a bug of ours."""
     streams.open_missing_streams()
     _use_passive_waiting()
-    memory.reuse()
+    memory.keep_freed_memory()
     _use_utf8_output()
     _translate_argparse()
-    with screen.guarded(), warnings.catch_warnings():
+    with screen.escaped_output(), warnings.catch_warnings():
         warnings.simplefilter("always", i18n.Notice)
         warnings.showwarning = partial(_show_warning, warnings.showwarning, set())
         return _main(arguments)
@@ -101,7 +101,7 @@ def _main(arguments: Sequence[str] | None) -> int:
         sentence = problem.say()
     except OSError as error:
         forget_output()
-        sentence = _refused(error)
+        sentence = _os_error_message(error)
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
@@ -128,7 +128,7 @@ def _out_of_memory(error: Exception) -> str | None:
     """Return the message for an out-of-memory error, None for any other."""
     from .process import memory
 
-    problem = memory.told(error)
+    problem = memory.explain(error)
     return None if problem is None else problem.say()
 
 
@@ -280,11 +280,11 @@ def _overview() -> str:
     rows = _in_columns([VERBS[verb] for verbs in GROUPS.values() for verb in verbs])
     if max(map(text_grid.width, rows)) > columns:
         rows = _in_columns([(verb, VERBS[verb][1]) for verbs in GROUPS.values() for verb in verbs])
-    rows_left = iter(rows)
+    verb_rows = iter(rows)
     lines = [say("qkv: from softmax(QKᵀ/√d)V to a Transformer you can look into."), ""]
     lines += [say("Start with these:"), *_in_columns(FIRST), ""]
     for name, verbs in GROUPS.items():
-        lines += [say("{heading}:", heading=say(name)), *itertools.islice(rows_left, len(verbs)), ""]
+        lines += [say("{heading}:", heading=say(name)), *itertools.islice(verb_rows, len(verbs)), ""]
     lines.append(say("More on a verb, with examples: qkv help VERB    中文: --lang zh"))
     lines.append(say("In Python: from qkv import attend, masks, MultiHeadAttention"))
     lines.append(say("The book, in a checkout of qkv: make docs-serve"))
@@ -326,7 +326,7 @@ def forget_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _refused(error: OSError) -> str:
+def _os_error_message(error: OSError) -> str:
     """Return the message of an OSError with the file's name."""
     reason = i18n.refused(error)
     # Problem shortens long file names.

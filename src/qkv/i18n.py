@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 LOCALE = os.path.join(os.path.dirname(__file__), "locale")
-LONGEST = 1500  # characters of a value in an error message
+MAX_VALUE = 1500  # characters of a value in an error message
 
 
 def _(sentence: str) -> str:
@@ -261,7 +261,7 @@ def _cut(value: Any) -> Any:
     text = str(value) if isinstance(value, str | os.PathLike) else ""
     if isinstance(value, list | tuple | dict | int) and not isinstance(value, bool):
         text = str(value)
-    return value if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 4 :]}"
+    return value if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE // 2]} … {text[-MAX_VALUE // 4 :]}"
 
 
 class Problem(Spoken, ValueError):

@@ -23,8 +23,10 @@ def parsers(verb):
     command = importlib.import_module(f"qkv.commands.{verb}")
     parser = cli._parser(verb, command.EXAMPLES)
     command.arguments(parser)
-    inner = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return [([verb, name], own) for names in inner for name, own in names.items()] or [([verb], parser)]
+    parser_tables = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [([verb, name], inner_parser) for names in parser_tables for name, inner_parser in names.items()] or [
+        ([verb], parser)
+    ]
 
 
 def number_options():
@@ -37,11 +39,11 @@ def number_options():
                     yield [*words, action.option_strings[-1]]
 
 
-def refused(arguments, capsys):
+def error_message(arguments, capsys):
     """What was said; the arguments must be refused in one sentence."""
     code = main(list(arguments))
     err = capsys.readouterr().err
-    assert "bug of qkv" not in err, err
+    assert "bug in qkv" not in err, err
     assert code == 2 and err.startswith("qkv: ") and "Traceback" not in err, (code, err)
     return err
 
@@ -50,7 +52,7 @@ def refused(arguments, capsys):
 def test_what_is_not_a_number(words, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for value in ("x", "", "1e9x", "½", "0x10", "\udcff", "a\nb", "--"):
-        refused([*words[:-1], f"{words[-1]}={value}"], capsys)
+        error_message([*words[:-1], f"{words[-1]}={value}"], capsys)
     assert not any(tmp_path.iterdir())
 
 
@@ -157,22 +159,22 @@ MISTAKES = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("mistakes")
+    path = tmp_path_factory.mktemp("mistakes")
     for name, content in FILES.items():
-        (place / name).write_bytes(content)
-    (place / "folder").mkdir()
-    return place
+        (path / name).write_bytes(content)
+    (path / "folder").mkdir()
+    return path
 
 
-def shown(arguments):
+def case_name(arguments):
     return " ".join(word if len(word) < 40 else f"{word[:12]}…" for word in arguments).replace(str(OLD), "")
 
 
-@pytest.mark.parametrize("arguments", MISTAKES, ids=shown)
-def test_a_mistake_is_told_in_a_sentence(arguments, folder, capsys, monkeypatch):
+@pytest.mark.parametrize("arguments", MISTAKES, ids=case_name)
+def test_a_mistake_gives_a_single_sentence(arguments, folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("QKV_HOME", str(folder / "cache"))
-    refused(arguments, capsys)
+    error_message(arguments, capsys)
     assert not (folder / "runs").exists()
 
 
@@ -222,7 +224,7 @@ for arguments in json.loads(sys.argv[1]):
 """
 
 
-def test_mistakes_are_told_before_torch_is_loaded(folder):
+def test_mistakes_are_reported_before_torch_is_loaded(folder):
     """Loading it takes 1.6 s of a processor, for nothing."""
     env = os.environ | {"QKV_HOME": str(folder / "cache"), "QKV_LANG": "en"}
     done = subprocess.run(
@@ -230,7 +232,7 @@ def test_mistakes_are_told_before_torch_is_loaded(folder):
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [arguments for arguments, _, _ in answers] == AT_ONCE, done.stderr
-    late = [(arguments, err) for arguments, code, err in answers if code != 2 or "bug of qkv" in err]
+    late = [(arguments, err) for arguments, code, err in answers if code != 2 or "bug in qkv" in err]
     assert not late
 
 
@@ -245,7 +247,7 @@ def test_text_is_a_file_in_every_verb(verb, folder, capsys, monkeypatch):
     name, text = READS_A_TEXT[verb]
     model = ["--model", name]
     (folder / "short.txt").write_text(text + "\n", encoding="utf-8")
-    assert "a text itself stands without it" in refused([verb, "--text", "the cat sat", *model], capsys)
+    assert "a text itself stands without it" in error_message([verb, "--text", "the cat sat", *model], capsys)
     assert main([verb, "--text", "short.txt", *model]) == 0
     out, err = capsys.readouterr()
     assert out and "short.txt" not in out.replace("on short.txt:", "") and "is the name of a file" not in err
@@ -261,13 +263,13 @@ def test_an_option_text_always_means_a_file():
                     assert action.metavar in ("FILE", "WHAT"), words
 
 
-@pytest.mark.parametrize(("lang", "says"), [("en", "from 0"), ("zh", "从 0 ")])
-def test_layer_and_head_numbers_are_said_to_count_from_0(lang, says, capsys):
+@pytest.mark.parametrize(("lang", "phrase"), [("en", "from 0"), ("zh", "从 0 ")])
+def test_layer_and_head_numbers_count_from_0(lang, phrase, capsys):
     for words in (["see", "the cat"], ["steps", "the cat"], ["importance", "the cat"]):
         assert main([*words, "--model", LM, "--lang", lang]) == 0
-        assert says in capsys.readouterr().out, words
+        assert phrase in capsys.readouterr().out, words
     for verb in VERBS:
         [(_, parser), *_] = parsers(verb)
         for action in parser._actions:
             if {"--layer", "--head", "--without"} & {*action.option_strings}:
-                assert says in action.help, (verb, action.option_strings)
+                assert phrase in action.help, (verb, action.option_strings)

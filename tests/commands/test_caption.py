@@ -21,13 +21,13 @@ def files(tmp_path_factory):
     """A picture of a ring and one of a seven and a filled square, as people have them: black on white, or chalk."""
     folder = tmp_path_factory.mktemp("pictures")
     y, x = np.mgrid[:64, :64] - 31.5
-    far = np.hypot(x, y)
-    image.imsave(folder / "ring.png", np.where((far > 18) & (far < 25), 0.0, 1.0), cmap="gray")
+    radius = np.hypot(x, y)
+    image.imsave(folder / "ring.png", np.where((radius > 18) & (radius < 25), 0.0, 1.0), cmap="gray")
     board = np.zeros((60, 110))
     board[10:17, 10:38] = 1.0  # the bar of the seven …
     for i in range(33):  # … and its stroke
-        left = 31 - i // 2
-        board[17 + i, left : left + 8] = 1.0
+        column = 31 - i // 2
+        board[17 + i, column : column + 8] = 1.0
     board[12:50, 60:98] = 1.0
     image.imsave(folder / "two.jpg", board, cmap="gray")
     return folder
@@ -35,19 +35,19 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def call(capsys):
-    def calling(*words):
+    def run_command(*words):
         code = cli.main([str(word) for word in words])
         out, err = capsys.readouterr()
         return code, out, err
 
-    return calling
+    return run_command
 
 
 @pytest.mark.parametrize(
     ("name", "english", "chinese"),
     [("ring.png", "a circle", "一个圆形"), ("two.jpg", "a seven and a square", "数字七和一个方形")],
 )
-def test_a_picture_is_told_in_both_languages_the_readers_first(name, english, chinese, files, call):
+def test_captions_come_in_both_languages_the_readers_first(name, english, chinese, files, call):
     code, out, _ = call("caption", files / name, "--demo", "--lang", "en")
     lines = out.splitlines()
     assert code == 0 and english in lines and chinese in lines and lines.index(english) < lines.index(chinese)
@@ -57,7 +57,7 @@ def test_a_picture_is_told_in_both_languages_the_readers_first(name, english, ch
     assert code == 0 and lines.index(chinese) < lines.index(english) and "小模型" in lines[0]
 
 
-def test_without_a_picture_one_that_comes_along_is_told(call):
+def test_without_a_picture_the_example_is_captioned(call):
     code, out, _ = call("caption", "--demo", "--lang", "en")
     assert code == 0 and "a seven and a circle" in out.splitlines()
     code, out, err = call("caption", "--lang", "en")
@@ -66,37 +66,37 @@ def test_without_a_picture_one_that_comes_along_is_told(call):
 
 def test_the_numbers_are_those_of_the_trace(files, call):
     code, out, _ = call("caption", files / "ring.png", "--demo", "--json", "--layer", 0, "--head", 2)
-    told = json.loads(out)
-    assert code == 0 and np.array(told["picture"]).shape == (16, 32)
+    content = json.loads(out)
+    assert code == 0 and np.array(content["picture"]).shape == (16, 32)
     model, tokenizer = qkv.load(DEMO)
-    true = qkv.trace(model, picture_tokens.source(np.array(told["picture"], bool), "en"), tokenizer)
+    true = qkv.trace(model, picture_tokens.source(np.array(content["picture"], bool), "en"), tokenizer)
     table = true.map(0, 2, part="cross")
-    assert [word["word"] for word in told["en"]["words"]] == ["a", "circle"]
-    first = np.array(told["en"]["words"][0]["patches"])
+    assert [word["word"] for word in content["en"]["words"]] == ["a", "circle"]
+    first = np.array(content["en"]["words"][0]["patches"])
     np.testing.assert_allclose(first, table[0, 1:129].reshape(16, 8).T, atol=1e-5)  # column by column
-    last = np.array(told["en"]["words"][1]["patches"])
+    last = np.array(content["en"]["words"][1]["patches"])
     np.testing.assert_allclose(last, table[1, 1:129].reshape(16, 8).T, atol=1e-5)
 
 
-def test_each_noun_looks_at_its_own_thing(files):
+def test_each_noun_attends_to_its_own_shape(files):
     model, tokenizer = qkv.load(DEMO)
     pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(files / "two.jpg")))
     for lang, nouns in (("en", ("seven", "square")), ("zh", ("七", "方形"))):
-        told = caption(model, tokenizer, pixels, lang)
-        left, right = (word.patches for word in told.words if word.word in nouns)
-        assert left[:, :8].sum() > 0.6 and right[:, 8:].sum() > 0.6
+        result = caption(model, tokenizer, pixels, lang)
+        left_patches, right_patches = (word.patches for word in result.words if word.word in nouns)
+        assert left_patches[:, :8].sum() > 0.6 and right_patches[:, 8:].sum() > 0.6
 
 
-def test_most_pictures_that_it_never_saw_are_told_right():
+def test_most_unseen_pictures_are_captioned_correctly():
     """Drawn as those it learned from, by another seed; the script that made it measures more of them."""
     model, tokenizer = qkv.load(DEMO)
     drawn = list(maker.pairs(3, 30))
-    asked = [pair for each in drawn for pair in maker.both(*each)]
-    assert maker.right(model, tokenizer, asked) > 0.85
-    two = [each for each in drawn if each[1].parted is not None]
-    looked = np.array([maker.on_its_thing(model, tokenizer, *each) for each in two[:5]])
-    assert looked[:, 0].mean() > 0.6 > 0.4 > looked[:, 1].mean()
-    for pixels, each in two:
+    captions = [pair for each in drawn for pair in maker.both(*each)]
+    assert maker.right(model, tokenizer, captions) > 0.85
+    pairs_of_shapes = [each for each in drawn if each[1].parted is not None]
+    attention = np.array([maker.on_its_thing(model, tokenizer, *each) for each in pairs_of_shapes[:5]])
+    assert attention[:, 0].mean() > 0.6 > 0.4 > attention[:, 1].mean()
+    for pixels, each in pairs_of_shapes:
         first, second = each.boxes(pixels)
         inked = pixels.reshape(8, 2, 16, 2).any((1, 3))
         assert not (inked & ~first & ~second).any() and first.any() and second.any()
@@ -118,10 +118,10 @@ def test_a_picture_is_what_it_holds_not_what_it_is_called(files, call):
     assert code == 0 and "a seven and a square" in out.splitlines()
 
 
-def test_things_far_from_each_other_are_told_as_near_ones(files, call):
+def test_distance_between_shapes_does_not_change_the_caption(files, call):
     board = image.imread(files / "two.jpg")[..., 0]
-    apart = np.concatenate([board[:, :45], np.zeros((60, 150)), board[:, 45:]], axis=1)
-    image.imsave(files / "apart.png", apart, cmap="gray")
+    spread = np.concatenate([board[:, :45], np.zeros((60, 150)), board[:, 45:]], axis=1)
+    image.imsave(files / "apart.png", spread, cmap="gray")
     code, out, _ = call("caption", files / "apart.png", "--demo", "--lang", "en")
     assert code == 0 and "a seven and a square" in out.splitlines()
 
@@ -130,12 +130,12 @@ def test_things_far_from_each_other_are_told_as_near_ones(files, call):
 def test_in_a_terminal_every_word_has_its_picture(colour, files):
     model, tokenizer = qkv.load(DEMO)
     pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(files / "ring.png")))
-    told = caption(model, tokenizer, pixels, "en")
-    shown = drawing.terminal(pixels, told, colour=colour, columns=110)
-    bare = re.sub("\x1b\\[[0-9;]*m", "", shown).splitlines()
-    assert len(bare) == 9 and "circle" in bare[0] and ("\x1b" in shown) == (colour != "none")
-    assert "█" in shown
-    narrow = drawing.terminal(pixels, told, colour=colour, columns=20).splitlines()
+    content = caption(model, tokenizer, pixels, "en")
+    picture = drawing.terminal(pixels, content, colour=colour, columns=110)
+    bare = re.sub("\x1b\\[[0-9;]*m", "", picture).splitlines()
+    assert len(bare) == 9 and "circle" in bare[0] and ("\x1b" in picture) == (colour != "none")
+    assert "█" in picture
+    narrow = drawing.terminal(pixels, content, colour=colour, columns=20).splitlines()
     assert len(narrow) == 10 * (2 + (colour == "none")) - 1
 
 
@@ -151,10 +151,10 @@ def test_in_a_terminal_every_word_has_its_picture(colour, files):
         (["ring.png"], "say which model", "哪个模型"),
     ],
 )
-def test_what_can_not_be_told(words, english, chinese, files, call):
+def test_refused_pictures(words, english, chinese, files, call):
     (files / "text.png").write_text("no picture")
     image.imsave(files / "blank.png", np.ones((9, 9)), cmap="gray", vmin=0, vmax=1)
     words = [str(files / words[0]), *words[1:]]
-    for lang, says in (("en", english), ("zh", chinese)):
+    for lang, phrase in (("en", english), ("zh", chinese)):
         code, out, err = call("caption", *words, "--lang", lang)
-        assert code == 2 and not out and says in err and "Traceback" not in err, err
+        assert code == 2 and not out and phrase in err and "Traceback" not in err, err

@@ -40,7 +40,7 @@ def call(capfd, monkeypatch):
     """The same in this process, quicker."""
     monkeypatch.setenv("QKV_LANG", "en")
 
-    def ask(*arguments):
+    def run_command(*arguments):
         try:
             code = main([str(a) for a in arguments])
         except SystemExit as stop:
@@ -48,7 +48,7 @@ def call(capfd, monkeypatch):
         out, err = capfd.readouterr()
         return code, out, err
 
-    return ask
+    return run_command
 
 
 def test_bare_qkv_lists_the_verbs_by_group_with_an_example_each():
@@ -143,16 +143,16 @@ def test_chinese_survives_an_ascii_terminal():
 
 def test_steps_prints_what_the_library_computes(call):
     code, out, _ = call("steps", "我 爱 北京", "--mask", "causal", "--json")
-    made = json.loads(out)
-    assert code == 0 and made["queries"] == ["我", "爱", "北京"]
-    again = np.array(made["weights"])
-    np.testing.assert_allclose(again.sum(-1), 1)
-    assert (again[np.triu_indices(3, 1)] == 0).all()
-    np.testing.assert_allclose(again @ np.array(made["v"]), made["output"])
-    q, k = np.array(made["q"]), np.array(made["k"])
-    np.testing.assert_allclose(q @ k.T / 2, made["scaled"])
+    content = json.loads(out)
+    assert code == 0 and content["queries"] == ["我", "爱", "北京"]
+    weights = np.array(content["weights"])
+    np.testing.assert_allclose(weights.sum(-1), 1)
+    assert (weights[np.triu_indices(3, 1)] == 0).all()
+    np.testing.assert_allclose(weights @ np.array(content["v"]), content["output"])
+    q, k = np.array(content["q"]), np.array(content["k"])
+    np.testing.assert_allclose(q @ k.T / 2, content["scaled"])
     _, text, _ = call("steps", "我 爱 北京", "--mask", "causal")
-    for value in again[2]:
+    for value in weights[2]:
         assert f"{value:.3f}" in text
 
 
@@ -162,31 +162,31 @@ def test_steps_as_a_picture(call, tmp_path):
     )
     drawn = (tmp_path / "s.svg").read_text(encoding="utf-8")
     assert code == 0 and out.rstrip().endswith("s.svg") and "北京" in drawn and "softmax" in drawn
-    for wrong, says in (
+    for wrong, phrase in (
         (["--png", str(tmp_path / "s.txt")], "should end in"),
         (["--png", "s.png", "--json"], "doesn't go"),
         (["--png", str(tmp_path / "s.svg" / "x.png")], "s.svg"),
     ):
         code, _, err = call("steps", "我 爱 北京", *wrong)
-        assert code == 2 and says in err
+        assert code == 2 and phrase in err
 
 
-def test_steps_says_that_its_vectors_are_drawn_and_repeats_itself(call):
+def test_steps_reports_random_vectors_and_is_reproducible(call):
     first = call("steps", "a b", "--seed", 3)
     assert first == call("steps", "a b", "--seed", 3) != call("steps", "a b", "--seed", 4)
     assert "W_q, W_k, W_v are drawn at random from seed 3" in first[1]
     assert "W_q, W_k, W_v, W_o are drawn" in call("steps", "a b", "--heads", 2)[1]
 
 
-def test_every_number_can_be_checked_from_what_is_shown(call):
+def test_every_number_follows_from_printed_numbers(call):
     """From x and the matrices to the output, with nothing but what --json gives."""
-    made = json.loads(call("steps", "a b c", "--heads", 2, "--memory", "d e", "--json")[1])
-    x, memory, w_q, w_k, w_v, w_o = (np.array(made[name]) for name in ("x", "memory", "w_q", "w_k", "w_v", "w_o"))
+    content = json.loads(call("steps", "a b c", "--heads", 2, "--memory", "d e", "--json")[1])
+    x, memory, w_q, w_k, w_v, w_o = (np.array(content[name]) for name in ("x", "memory", "w_q", "w_k", "w_v", "w_o"))
     outputs = []
     for columns in (slice(0, 4), slice(4, 8)):
         raised = np.exp(x @ w_q[:, columns] @ (memory @ w_k[:, columns]).T / 2)
         outputs.append(raised / raised.sum(-1, keepdims=True) @ memory @ w_v[:, columns])
-    np.testing.assert_allclose(np.hstack(outputs) @ w_o, made["output"])
+    np.testing.assert_allclose(np.hstack(outputs) @ w_o, content["output"])
     text = call("steps", "a b c")[1]
     assert all(f"{title}  (" in text for title in ("x", "W_q", "W_k", "W_v", "Q", "K", "V"))
 
@@ -199,12 +199,14 @@ def test_the_same_word_has_the_same_vector_until_positions_come(call):
 
 
 def test_cross_heads_padding_no_scale(call):
-    made = json.loads(
+    content = json.loads(
         call("steps", "a b", "--memory", "x y [PAD]", "--mask", "padding", "--heads", 2, "--no-scale", "--json")[1]
     )
-    assert made["shapes"]["weights"] == [2, 2, 3] and made["scale"] == 1.0 and made["keys"] == ["x", "y", "[PAD]"]
-    assert np.array(made["weights"])[..., 2].tolist() == [[0, 0], [0, 0]]
-    assert made["shapes"]["output"] == [2, 8]
+    assert (
+        content["shapes"]["weights"] == [2, 2, 3] and content["scale"] == 1.0 and content["keys"] == ["x", "y", "[PAD]"]
+    )
+    assert np.array(content["weights"])[..., 2].tolist() == [[0, 0], [0, 0]]
+    assert content["shapes"]["output"] == [2, 8]
 
 
 def test_padding_combines_like_any_mask(call):
@@ -213,7 +215,7 @@ def test_padding_combines_like_any_mask(call):
         assert sum(value is None for row in masked for value in row) == hidden, text
 
 
-def test_cross_attention_says_where_keys_come_from(call):
+def test_cross_attention_names_the_source_of_its_keys(call):
     assert "k = memory·W_k" in call("steps", "I love", "--memory", "我 爱 北京")[1]
     assert "Three views of the same words" in call("steps", "I love")[1]
 
@@ -225,11 +227,11 @@ def test_word_and_tiles(call):
 
 
 def test_word_and_tiles_in_json(call):
-    made = json.loads(call("steps", "a b a", "--word", "a", "--tiles", 2, "--heads", 2, "--head", 1, "--json")[1])
-    assert [each["row"] for each in made["word"]["rows"]] == [0, 2] and made["word"]["word"] == "a"
-    np.testing.assert_allclose(np.sum(made["word"]["rows"][1]["terms"], axis=0), made["heads"][1][2])
-    assert made["tiles"]["block"] == 2 and made["tiles"]["head"] == 1
-    np.testing.assert_allclose(made["tiles"]["output"], made["heads"][1])
+    content = json.loads(call("steps", "a b a", "--word", "a", "--tiles", 2, "--heads", 2, "--head", 1, "--json")[1])
+    assert [each["row"] for each in content["word"]["rows"]] == [0, 2] and content["word"]["word"] == "a"
+    np.testing.assert_allclose(np.sum(content["word"]["rows"][1]["terms"], axis=0), content["heads"][1][2])
+    assert content["tiles"]["block"] == 2 and content["tiles"]["head"] == 1
+    np.testing.assert_allclose(content["tiles"]["output"], content["heads"][1])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_marks_stay_with_their_letter(text, pieces):
     assert tokens(text) == pieces
 
 
-def test_a_word_is_found_however_its_accent_is_written(call):
+def test_a_word_matches_with_either_form_of_its_accent(call):
     code, out, _ = call("steps", "un cafe\u0301", "--word", "cafe\u0301")
     assert code == 0 and "The row of caf\u00e9" in out
     assert call("steps", "un cafe\u0301", "--word", "caf\u00e9")[0] == 0
@@ -270,9 +272,9 @@ def test_own_matrices(kind, call, tmp_path):
         file.write_text(json.dumps({k: v.tolist() for k, v in tables.items()} | {"names": ["我", "b", "c"]}))
     else:
         np.savez(file, **tables)
-    made = json.loads(call("steps", "--file", file, "--json")[1])
+    content = json.loads(call("steps", "--file", file, "--json")[1])
     scores = tables["q"] @ tables["k"].T / 2
-    np.testing.assert_allclose(made["scaled"], scores)
+    np.testing.assert_allclose(content["scaled"], scores)
     assert call("steps", "--file", file, "--tiles", 2, "--word", "我" if kind == "json" else "q0")[0] == 0
 
 
@@ -280,9 +282,9 @@ def test_own_word_vectors(call, tmp_path):
     x, w = np.random.default_rng(0).normal(size=(2, 3, 4)), np.eye(4)
     file = tmp_path / "m.npz"
     np.savez(file, x=x, w_q=w, w_k=w, w_v=2 * w, w_o=w, mask=np.tri(3) == 1)
-    made = json.loads(call("steps", "--file", file, "--heads", 2, "--json")[1])
+    content = json.loads(call("steps", "--file", file, "--heads", 2, "--json")[1])
     expected = steps(x, w, w, 2 * w, w, n_head=2, mask=np.tri(3) == 1)
-    np.testing.assert_allclose(made["output"], expected.output)
+    np.testing.assert_allclose(content["output"], expected.output)
 
 
 @pytest.mark.parametrize("name", ["bom.json", "BIG.JSON"])
@@ -292,17 +294,17 @@ def test_files_as_windows_writes_them(name, call, tmp_path):
 
 
 @pytest.mark.parametrize("mask", ["[[1, 0], [1, 1]]", "[[true, false], [true, true]]", "[[1.0, 0], [true, 1]]"])
-def test_a_mask_in_a_file_may_be_ones_and_zeros(mask, call, tmp_path):
+def test_a_mask_in_a_file_may_hold_1_and_0(mask, call, tmp_path):
     (tmp_path / "m.json").write_text(f'{{"x": [[1, 0], [0, 1]], "mask": {mask}}}')
-    made = json.loads(call("steps", "--file", tmp_path / "m.json", "--json")[1])
-    assert made["weights"][0] == [1, 0] and made["masked"][0][1] is None
+    content = json.loads(call("steps", "--file", tmp_path / "m.json", "--json")[1])
+    assert content["weights"][0] == [1, 0] and content["masked"][0][1] is None
 
 
 def test_the_example_file_is_what_it_seems(call):
     code, out, _ = call("steps", "--file", ROOT / "examples" / "matrices.json", "--json")
-    given, made = json.loads((ROOT / "examples" / "matrices.json").read_text(encoding="utf-8")), json.loads(out)
-    assert code == 0 and made["queries"] == given["names"]
-    np.testing.assert_allclose(np.array(given["x"]) @ given["w_q"], made["q"])
+    matrices, content = json.loads((ROOT / "examples" / "matrices.json").read_text(encoding="utf-8")), json.loads(out)
+    assert code == 0 and content["queries"] == matrices["names"]
+    np.testing.assert_allclose(np.array(matrices["x"]) @ matrices["w_q"], content["q"])
 
 
 def broken(tmp_path):
@@ -363,12 +365,12 @@ def test_a_bad_file_gets_a_sentence_and_exit_2(call, tmp_path):
             code, out, err = call("steps", "--file", tmp_path / name, "--lang", lang)
             assert (code, out) == (2, ""), name
             assert err.startswith("qkv") and "Traceback" not in err and len(err.strip().splitlines()) == 1, (name, err)
-            assert "bug of qkv" not in err and "自身的错误" not in err
+            assert "bug in qkv" not in err and "自身的错误" not in err
             assert lang == "en" or ("只有英文" not in err and re.search("[一-鿿]", err)), err
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "phrase"),
     [
         (b'{"x": [[1]], "wq": [[2]]}', "holds wq, which is not used. Did you mean w_q?"),
         (b'{"x": [[1]], "W_q": [[2]]}', "Did you mean w_q?"),
@@ -380,10 +382,10 @@ def test_a_bad_file_gets_a_sentence_and_exit_2(call, tmp_path):
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_what_is_wrong_with_a_file(content, says, call, tmp_path):
+def test_what_is_wrong_with_a_file(content, phrase, call, tmp_path):
     (tmp_path / "m.json").write_bytes(content)
     code, _, err = call("steps", "--file", tmp_path / "m.json")
-    assert code == 2 and says in err
+    assert code == 2 and phrase in err
 
 
 def test_a_pickle_is_not_opened(call, tmp_path):
@@ -394,7 +396,7 @@ def test_a_pickle_is_not_opened(call, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "phrase"),
     [
         (["steps"], "give a text or --file"),
         (["steps", "a", "--file", "b.json"], "one of the two"),
@@ -454,9 +456,9 @@ def test_a_pickle_is_not_opened(call, tmp_path):
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
-def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
+def test_mistakes_get_a_sentence_and_exit_2(call, arguments, phrase):
     code, out, err = call(*arguments)
-    assert code == 2 and says in err and "Traceback" not in err and out == ""
+    assert code == 2 and phrase in err and "Traceback" not in err and out == ""
 
 
 @pytest.mark.parametrize(
@@ -474,13 +476,13 @@ def test_mistakes_get_a_sentence_and_exit_2(call, arguments, says):
     ids=" ".join,
 )
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_what_argparse_refuses_is_one_sentence_like_any_other(call, arguments, lang):
+def test_argparse_errors_are_a_single_sentence(call, arguments, lang):
     code, out, err = call(*arguments, "--lang", lang)
     assert (code, out) == (2, "") and len(err.splitlines()) == 1 and err.startswith(("qkv: ", "qkv：")), err
     assert lang == "en" or (re.search("[一-鿿]", err) and "see  qkv" not in err)
 
 
-def test_numbers_are_read_in_one_place():
+def test_numbers_are_parsed_by_a_shared_function():
     """No option has a type of its own for numbers, whose errors would be argparse's."""
     for verb in VERBS:
         command = importlib.import_module(f"qkv.commands.{verb}")
@@ -501,20 +503,20 @@ def options_of(verb):
 @pytest.mark.parametrize(
     ("begin", "option"), [each for verb in VERBS for each in options_of(verb)], ids=lambda p: str(p).strip("[]")
 )
-def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
+def test_a_misspelt_option_gets_a_suggestion(call, begin, option):
     wrong = option[:3] + option[4] + option[3] + option[5:]
     if wrong == option:
         wrong = option[:4] + option[5:]
-    for lang, says in (
+    for lang, phrase in (
         ("en", f"has no option {wrong}: did you mean --"),
         ("zh", f"没有 {wrong} 这个选项：是不是想写 --"),
     ):
         code, out, err = call(*begin, wrong, "1", "--lang", lang)
-        assert (code, out) == (2, "") and says in err and option in err, err
+        assert (code, out) == (2, "") and phrase in err and option in err, err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "phrase"),
     [
         (["steps"], "请给一段文本或 --file"),
         (["steps", "a", "--word", "b"], "文本中没有词元 b"),
@@ -537,19 +539,19 @@ def test_a_misspelt_option_is_told_the_right_one(call, begin, option):
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
-def test_mistakes_speak_chinese_too(call, arguments, says):
+def test_mistakes_speak_chinese_too(call, arguments, phrase):
     code, _, err = call(*arguments, "--lang", "zh")
-    assert code == 2 and says in err and "只有英文" not in err
+    assert code == 2 and phrase in err and "只有英文" not in err
 
 
-def test_a_number_of_axes_is_told_in_chinese(call, tmp_path):
+def test_the_number_of_axes_is_reported_in_chinese(call, tmp_path):
     (tmp_path / "m.json").write_text('{"x": [1]}')
     assert "应有 2 或 3 个" in call("steps", "--file", tmp_path / "m.json", "--lang", "zh")[2]
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, ValueError, TypeError, KeyError], ids=lambda e: e.__name__)
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, error, call, monkeypatch):
+def test_a_bug_of_qkv_is_a_single_sentence_and_exit_1(lang, error, call, monkeypatch):
     def fail(options):
         raise error("float division by zero\nand more")
 
@@ -564,13 +566,13 @@ def test_a_bug_of_ours_is_one_sentence_and_exit_1(lang, error, call, monkeypatch
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(("lang", "says"), [("en", "qkv: the disk is full\n"), ("zh", "qkv：磁盘已满\n")])
-def test_a_full_disk_is_told(lang, says):
+@pytest.mark.parametrize(("lang", "phrase"), [("en", "qkv: the disk is full\n"), ("zh", "qkv：磁盘已满\n")])
+def test_a_full_disk_is_reported(lang, phrase):
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "qkv", "steps", "a b", "--lang", lang]
         env = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}  # so that it shows at the end only
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, env=env)
-    assert done.returncode == 2 and done.stderr.decode() == says
+    assert done.returncode == 2 and done.stderr.decode() == phrase
 
 
 def test_a_file_that_may_not_be_read(call, tmp_path, monkeypatch):
@@ -583,7 +585,7 @@ def test_a_file_that_may_not_be_read(call, tmp_path, monkeypatch):
     assert code == 2 and err == f"qkv：没有权限：{tmp_path / 'm.json'}\n"
 
 
-def test_masks_may_be_turned_round_as_often_as_one_likes(call):
+def test_masks_may_be_negated_many_times(call):
     code, out, _ = call("masks", "~" * 5001 + "causal", "--n", 2)
     assert code == 0 and "~causal()" in out and "· ■\n· ·" in out
 
@@ -591,8 +593,8 @@ def test_masks_may_be_turned_round_as_often_as_one_likes(call):
 def test_masks_draws_each_and_all(call):
     code, out, _ = call("masks", "causal", "window:1", "--n", 3)
     assert code == 0 and out.count("■ · ·") == 3 and "causal() & window(1, 0)" in out
-    made = json.loads(call("masks", "padding:1,2", "--n", 2, "--json")[1])
-    assert made[0]["allowed"] == [[[True, False]] * 2, [[True, True]] * 2]
+    content = json.loads(call("masks", "padding:1,2", "--n", 2, "--json")[1])
+    assert content[0]["allowed"] == [[[True, False]] * 2, [[True, True]] * 2]
 
 
 LONG = " ".join(f"word{i}" for i in range(80))  # as JSON far more than the 64 kB that a pipe holds
@@ -606,21 +608,21 @@ def test_a_reader_that_leaves_is_no_error():
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
-@pytest.mark.parametrize(("lang", "says"), [("en", "stopped"), ("zh", "已停止")])
-def test_ctrl_c_stops_it_without_a_traceback(lang, says):
+@pytest.mark.parametrize(("lang", "phrase"), [("en", "stopped"), ("zh", "已停止")])
+def test_ctrl_c_stops_it_without_a_traceback(lang, phrase):
     command = [sys.executable, "-m", "qkv", "steps", LONG, "--json", "--lang", lang]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.read(1)  # it has begun, and waits, since nobody reads on
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err.decode().split() == [says]
+    assert process.returncode == 130 and err.decode().split() == [phrase]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for other processes")
 def test_ctrl_c_stops_it_while_it_computes():
-    begun = "import numpy as np; np.random.default_rng = (lambda f: lambda s: (print('begun', flush=True), f(s))[1])(np.random.default_rng)"
+    patch = "import numpy as np; np.random.default_rng = (lambda f: lambda s: (print('begun', flush=True), f(s))[1])(np.random.default_rng)"
     text = " ".join(f"w{i}" for i in range(4000))
-    script = f"{begun}; from qkv.cli import main; raise SystemExit(main(['steps', {text!r}, '--dim', '2048']))"
+    script = f"{patch}; from qkv.cli import main; raise SystemExit(main(['steps', {text!r}, '--dim', '2048']))"
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -630,21 +632,21 @@ def test_ctrl_c_stops_it_while_it_computes():
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_make_run_is_announced_in_the_language_of_the_system():
-    for lang, says in (("zh_CN.UTF-8", "看看 SmolLM2 的内部"), ("en_US.UTF-8", "looking into SmolLM2")):
+    for lang, phrase in (("zh_CN.UTF-8", "看看 SmolLM2 的内部"), ("en_US.UTF-8", "looking into SmolLM2")):
         env = {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_MESSAGES", "QKV_LANG")} | {"LANG": lang}
         done = subprocess.run(["make", "-n", "run"], cwd=ROOT, env=env, capture_output=True, encoding="utf-8")
-        assert done.returncode == 0 and says in done.stdout
+        assert done.returncode == 0 and phrase in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("lang", "says"), [("zh_CN.UTF-8", "下载 torch 2.6.0（30 MB）"), ("C", "downloading torch 2.6.0 (30 MB)")]
+    ("lang", "phrase"), [("zh_CN.UTF-8", "下载 torch 2.6.0（30 MB）"), ("C", "downloading torch 2.6.0 (30 MB)")]
 )
-def test_set_up_speaks_the_language_of_the_system(lang, says):
+def test_set_up_speaks_the_language_of_the_system(lang, phrase):
     script = "import setup; print(setup.short('  Downloading torch-2.6.0-cp311-none-any.whl (30.1 MB)'))"
     env = {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_MESSAGES", "QKV_LANG")}
     env |= {"LANG": lang, "PYTHONPATH": str(ROOT / "tools"), "PYTHONUTF8": "1"}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, encoding="utf-8")
-    assert done.stdout.strip() == says, done.stderr
+    assert done.stdout.strip() == phrase, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from qkv.text.pairs import read_pairs
 def call(capfd, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
 
-    def ask(*arguments):
+    def run_command(*arguments):
         capfd.readouterr()
         return main([str(each) for each in arguments]), *capfd.readouterr()
 
-    return ask
+    return run_command
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def book(tmp_path):
 
 
 @pytest.mark.parametrize("windows", [[], ["--context", 7], ["--context", 7, "--stride", 7]], ids=str)
-def test_a_text_is_told_as_the_library_measures_it(call, shelf, book, windows):
+def test_a_text_gets_the_library_scores(call, shelf, book, windows):
     text, sizes = book.read_text(encoding="utf-8"), dict(zip(["context", "stride"], windows[1::2], strict=False))
     score = score_text(*qkv.load(shelf / "lm"), text, **sizes)
     code, out, err = call("eval", "--model", shelf / "lm", "--text", book, *windows)
@@ -43,65 +43,73 @@ def test_a_text_is_told_as_the_library_measures_it(call, shelf, book, windows):
     assert f"loss {score.loss:.4f} " in numbers and f"perplexity {score.perplexity:.3f} " in numbers
     assert f"{score.bits_per_byte:.4f} bits per byte" in numbers
     assert f"{score.windows} windows of {score.context} tokens, a new one every {score.stride}" in how
-    told = json.loads(call("eval", "--model", shelf / "lm", "--text", book, *windows, "--json")[1])
-    assert told["loss"] == score.loss and told["perplexity"] == score.perplexity and told["tokens"] == len(score.nats)
-    assert told["bits_per_byte"] == score.bits_per_byte and told["windows"] == score.windows
+    content = json.loads(call("eval", "--model", shelf / "lm", "--text", book, *windows, "--json")[1])
+    assert (
+        content["loss"] == score.loss
+        and content["perplexity"] == score.perplexity
+        and content["tokens"] == len(score.nats)
+    )
+    assert content["bits_per_byte"] == score.bits_per_byte and content["windows"] == score.windows
 
 
-def test_each_token_is_told_as_people_read_it(call, tmp_path, shelf):
+def test_tokens_are_joined_to_characters(call, tmp_path, shelf):
     """A character of three bytes is one line, whose loss is the sum of its tokens'."""
     small = "--set n_layer=1 --set width=16 --set n_head=2 --context 16 --batch 4 --steps 2 --tokenizer bytes".split()
     assert call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "run", *small)[0] == 0
     code, out, _ = call("eval", "a 人\n工b", "--model", tmp_path / "run", "--tokens")
     rows = [line.split() for line in out.split("\n\n")[0].splitlines()]
     assert code == 0 and [label for _, label in rows] == ["␣", "人", "⏎", "工", "b"]
-    told = json.loads(call("eval", "a 人\n工b", "--model", tmp_path / "run", "--tokens", "--json")[1])
-    assert [piece["text"] for piece in told["pieces"]] == [" ", "人", "\n", "工", "b"]
-    assert math.isclose(sum(piece["loss"] for piece in told["pieces"]), told["loss"] * told["tokens"])
-    assert told["tokens"] == told["bytes"] == 9
+    content = json.loads(call("eval", "a 人\n工b", "--model", tmp_path / "run", "--tokens", "--json")[1])
+    assert [piece["text"] for piece in content["pieces"]] == [" ", "人", "\n", "工", "b"]
+    assert math.isclose(sum(piece["loss"] for piece in content["pieces"]), content["loss"] * content["tokens"])
+    assert content["tokens"] == content["bytes"] == 9
 
 
-def test_a_text_comes_as_it_is_from_a_file_and_through_a_pipe(call, shelf, book, monkeypatch):
+def test_a_text_is_read_unchanged_from_a_file_or_a_pipe(call, shelf, book, monkeypatch):
     import io
 
     expected = call("eval", book.read_text(encoding="utf-8"), "--model", shelf / "lm")[1].splitlines()[-2:]
     assert call("eval", "--text", book, "--model", shelf / "lm")[1].splitlines()[1:] == expected
-    for given in (["-"], ["--text", "-"]):
+    for source in (["-"], ["--text", "-"]):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(book.read_bytes()), encoding="utf-8"))
-        assert call("eval", *given, "--model", shelf / "lm")[1].splitlines()[1:] == expected
+        assert call("eval", *source, "--model", shelf / "lm")[1].splitlines()[1:] == expected
 
 
-def test_pairs_are_told_in_order_with_every_score(call, shelf):
+def test_pairs_are_listed_in_order_with_every_score(call, shelf):
     file = shelf / "pairs.tsv"
     pairs = [(line, *pair) for line, pair in enumerate(read_pairs(file), start=1)]
     score = score_pairs(*qkv.load(shelf / "translate"), pairs, width=2, most=8)
     code, out, err = call("eval", "--model", shelf / "translate", "--pairs", file, "--beam", 2, "--most", 8)
     assert (code, err) == (0, "") and "40 pairs" in out
-    for told in (f"loss {score.loss:.4f}", f"BLEU {score.bleu.score:.2f}", f"chrF {score.chrf.score:.2f}"):
-        assert told in out
+    for content in (f"loss {score.loss:.4f}", f"BLEU {score.bleu.score:.2f}", f"chrF {score.chrf.score:.2f}"):
+        assert content in out
     assert score.bleu.signature in out and f"exact match {score.exact:.1%}" in out
-    told = json.loads(
+    content = json.loads(
         call("eval", "--model", shelf / "translate", "--pairs", file, "--beam", 2, "--most", 8, "--json")[1]
     )
-    assert [(each["line"], each["source"], each["target"]) for each in told["each"]] == pairs
-    assert [each["said"] for each in told["each"]] == [pair.said for pair in score.pairs]
-    assert told["bleu"]["score"] == score.bleu.score and told["exact_match"] == score.exact and told["skipped"] == []
+    assert [(each["line"], each["source"], each["target"]) for each in content["each"]] == pairs
+    assert [each["said"] for each in content["each"]] == [pair.said for pair in score.pairs]
+    assert (
+        content["bleu"]["score"] == score.bleu.score
+        and content["exact_match"] == score.exact
+        and content["skipped"] == []
+    )
     lines = call("eval", "--model", shelf / "translate", "--pairs", file, "--each", "--most", 8)[1].splitlines()
     assert [int(line.split()[0]) for line in lines if " → " in line] == list(range(1, 41))
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_a_bad_line_is_named_and_skipped_and_nothing_is_lost(call, tmp_path, lang):
-    given = "15 Nov 2026\t2026-11-15\nno tab here\n\n2026年11月15日\t2026-11-15\r\na\tb\tc\n\t2026-01-01\nMay 4, 2026\t2026-05-05\n"
-    (tmp_path / "test.tsv").write_text(given, encoding="utf-8", newline="")
+    source = "15 Nov 2026\t2026-11-15\nno tab here\n\n2026年11月15日\t2026-11-15\r\na\tb\tc\n\t2026-01-01\nMay 4, 2026\t2026-05-05\n"
+    (tmp_path / "test.tsv").write_text(source, encoding="utf-8", newline="")
     demo = str(qkv.__path__[0]) + "/demo/dates"
     code, out, err = call("eval", "--model", demo, "--pairs", tmp_path / "test.tsv", "--each", "--lang", lang)
     assert code == 1
-    told = {
+    content = {
         "en": ["line 2: the number of columns is 1", "line 5: the number of columns is 3", "line 6: the source or"],
         "zh": ["第 2 行", "第 5 行", "第 6 行"],
     }
-    assert all(line.startswith(words) for line, words in zip(err.splitlines(), told[lang], strict=False)), err
+    assert all(line.startswith(words) for line, words in zip(err.splitlines(), content[lang], strict=False)), err
     assert [line.split()[0] for line in out.splitlines() if " → " in line] == ["1", "4", "7"]
     assert "66.7%" in out
     code, out, _ = call("eval", "--model", demo, "--pairs", tmp_path / "test.tsv", "--json", "--lang", lang)
@@ -128,7 +136,7 @@ def test_a_model_that_pairs_are_not_for_is_refused_before_anything_else(call, sh
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "phrase"),
     [
         ([], "--text FILE or --pairs TSV"),
         (["--text", "{}/none.txt"], "there is no file"),
@@ -140,17 +148,17 @@ def test_a_model_that_pairs_are_not_for_is_refused_before_anything_else(call, sh
     ],
     ids=str,
 )
-def test_mistakes_get_a_sentence_and_exit_2(call, shelf, tmp_path, arguments, says):
+def test_mistakes_get_a_sentence_and_exit_2(call, shelf, tmp_path, arguments, phrase):
     (tmp_path / "empty.txt").write_text(" \n")
     code, out, err = call("eval", "--model", shelf / "lm", *(each.replace("{}", str(tmp_path)) for each in arguments))
-    assert (code, out) == (2, "") and says in err and err.startswith("qkv: ") and err.count("\n") == 1
+    assert (code, out) == (2, "") and phrase in err and err.startswith("qkv: ") and err.count("\n") == 1
 
 
-def test_how_far_it_is_can_be_seen(call, shelf, book, monkeypatch):
-    seen = []
-    monkeypatch.setattr(progress._Line, "__call__", lambda self, done, total: seen.append((self.what, done, total)))
+def test_progress_is_reported(call, shelf, book, monkeypatch):
+    updates = []
+    monkeypatch.setattr(progress._Line, "__call__", lambda self, done, total: updates.append((self.what, done, total)))
     assert call("eval", "--model", shelf / "lm", "--text", book, "--context", 2, "--stride", 1)[0] == 0
     last = len(book.read_text(encoding="utf-8")) - 1
-    assert seen[-1][1:] == (last, last) and seen == sorted(seen)
+    assert updates[-1][1:] == (last, last) and updates == sorted(updates)
     assert call("eval", "--model", shelf / "translate", "--pairs", shelf / "pairs.tsv", "--most", 2)[0] == 0
-    assert seen[-1][1:] == (40, 40)
+    assert updates[-1][1:] == (40, 40)

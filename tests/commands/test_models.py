@@ -18,7 +18,7 @@ from tests.conftest import SMALL, TEXT
 def call(capfd, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
 
-    def ask(*arguments):
+    def run_command(*arguments):
         capfd.readouterr()
         try:
             code = main([str(a) for a in arguments])
@@ -27,10 +27,10 @@ def call(capfd, monkeypatch):
         out, err = capfd.readouterr()
         return code, out, err
 
-    return ask
+    return run_command
 
 
-def test_training_says_what_it_does_in_both_languages(call, shelf, tmp_path, monkeypatch):
+def test_training_prints_its_progress_in_both_languages(call, shelf, tmp_path, monkeypatch):
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "cache"))
     code, out, _ = call("train", "lm", "--text", shelf / "book.txt", "--out", tmp_path / "en", *SMALL)
     assert code == 0 and "parameters: 1 layers, width 32" in out and "tokenizer: characters" in out
@@ -56,7 +56,7 @@ def test_the_command_that_training_ends_with_can_be_copied(call, shelf, tmp_path
     assert code == 0, err
 
 
-def test_a_run_that_memorises_its_text_says_so(call, tmp_path):
+def test_a_run_that_memorises_its_text_warns(call, tmp_path):
     (tmp_path / "book.txt").write_text("ab" * 900 + "aabbbaab" * 25)  # of which the end is held back
     steps = ["--steps", "60", "--eval-every", "10", "--set", "lr=0.03"]
     code, out, err = call("train", "lm", "--text", tmp_path / "book.txt", "--out", tmp_path / "run", *SMALL, *steps)
@@ -74,36 +74,36 @@ def test_models_and_data_refuse_each_others_names(call):
         assert code == 2 and sentence in err and "enwik8" not in err and out == ""
 
 
-def test_a_finished_run_resumes_to_nothing_and_a_longer_one_goes_on(call, shelf):
+def test_a_finished_run_resumes_only_with_more_steps(call, shelf):
     code, out, _ = call("train", "--resume", shelf / "lm")
     assert code == 0 and "all 6 steps" in out and "--steps" in out
 
 
-def test_generate_goes_on_with_the_text(call, shelf):
+def test_generate_continues_the_text(call, shelf):
     code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 1)
     assert code == 0 and out.startswith("the cat") and len(out) > 10 and "tokens/s" in err
     assert call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 1, "--quiet") == (0, out, "")
     assert call("generate", "the cat", "--model", shelf / "lm", "--most", 20, "--seed", 2, "--quiet")[1] != out
 
 
-def test_a_text_ends_within_the_context_unless_more_is_asked_for(call, shelf):
+def test_a_text_ends_within_the_context_unless_most_is_larger(call, shelf):
     """What nobody asked for doesn't lead a model into lengths it never learned, and it is said why the text ends."""
     model, tokenizer = qkv.load(shelf / "lm")
     context = model.config.context
-    for lang, says in (("en", f"context of {context} tokens"), ("zh", f"上下文只有 {context} 个词元")):
+    for lang, phrase in (("en", f"context of {context} tokens"), ("zh", f"上下文只有 {context} 个词元")):
         code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--lang", lang)
         assert code == 0 and len(tokenizer.encode(out.rstrip("\n"))) <= context + 1
-        assert err.count(says) == 1 and "may make no sense" not in err
+        assert err.count(phrase) == 1 and "may make no sense" not in err
     code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", context, "--lang", "en")
     assert code == 0 and err.count("may make no sense") == 1 and "--most N" not in err
 
 
 @pytest.mark.parametrize(
-    ("lang", "says"), [("en", "hides one character, not a word"), ("zh", "遮住一个字符，而不是一个词")]
+    ("lang", "phrase"), [("en", "hides one character, not a word"), ("zh", "遮住一个字符，而不是一个词")]
 )
-def test_fill_gives_words_with_probabilities(call, shelf, lang, says):
+def test_fill_gives_words_with_probabilities(call, shelf, lang, phrase):
     code, out, err = call("fill", "the c[MASK]t s[MASK]t", "--model", shelf / "mlm", "--top", 3, "--lang", lang)
-    assert code == 0 and out.count("%") == 6 and "[MASK] 2" in out and says in err
+    assert code == 0 and out.count("%") == 6 and "[MASK] 2" in out and phrase in err
 
 
 def test_translate_and_beams(call, shelf):
@@ -145,7 +145,7 @@ def test_data_lists_and_prepares(call, shelf, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "phrase"),
     [
         (["train"], "say what to train"),
         (["train", "lm"], "needs a text"),
@@ -182,17 +182,17 @@ def test_data_lists_and_prepares(call, shelf, tmp_path, monkeypatch):
     ],
     ids=lambda p: " ".join(p) if isinstance(p, list) else "",
 )
-def test_mistakes_get_a_sentence_and_exit_2(call, shelf, tmp_path, monkeypatch, arguments, says):
+def test_mistakes_get_a_sentence_and_exit_2(call, shelf, tmp_path, monkeypatch, arguments, phrase):
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)) * 20)
     (tmp_path / "one.tsv").write_text("no tab here\n")
     code, _, err = call(*(a.format(shelf=shelf, tmp=tmp_path) for a in arguments))
-    assert code == 2 and says in err and "Traceback" not in err, err
+    assert code == 2 and phrase in err and "Traceback" not in err, err
     assert not (tmp_path / "r" / "config.json").exists()
 
 
-def test_a_damaged_model_is_told(call, shelf, tmp_path):
+def test_a_damaged_model_is_reported(call, shelf, tmp_path):
     import shutil
 
     shutil.copytree(shelf / "lm", tmp_path / "lm")
@@ -235,6 +235,6 @@ def test_torchrun_starts_the_same_command(shelf, tmp_path):
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_one_rule_names_the_folders_of_runs(task, source, base, changes, name):
+def test_run_folders_are_named_by_the_same_rule(task, source, base, changes, name):
     sources = Sources(source.get("text"), source.get("pairs"), source.get("chat"))
     assert StartOptions(task, sources, base, None, "auto", changes, None).run_name() == name

@@ -53,7 +53,7 @@ def test_every_file_that_is_documented_is_a_sample():
     assert inputs - names == set()
 
 
-def test_existing_files_are_kept_and_named(tmp_path, capsys):
+def test_existing_files_are_not_overwritten(tmp_path, capsys):
     (tmp_path / "mybook.txt").write_text("mine")
     samples(tmp_path)
     out = capsys.readouterr().out
@@ -79,11 +79,11 @@ def test_all_samples_are_written_before_anything_is_printed(tmp_path, monkeypatc
 def test_a_book_ends_as_it_begins(name):
     """Its last tenth is kept for validation: a text of another kind there can't be learned from the rest."""
     corpus = text.Corpus.of(SAMPLES / name)
-    learned, kept = (
+    learned, validation = (
         "".join(block.text for block in corpus.blocks(*ends))
         for ends in ((corpus.start, corpus.cut()), (corpus.cut(), corpus.end))
     )
-    assert len(kept) > 200 and sum(character in set(learned) for character in kept) > 0.9 * len(kept)
+    assert len(validation) > 200 and sum(character in set(learned) for character in validation) > 0.9 * len(validation)
 
 
 def test_samples_are_large_enough_to_learn_from():
@@ -91,9 +91,9 @@ def test_samples_are_large_enough_to_learn_from():
     pairs = text.read_pairs(SAMPLES / "en-zh.tsv")
     assert len(pairs) >= 150 and len(set(pairs)) == len(pairs)
     assert [(b, a) for a, b in text.read_pairs(SAMPLES / "zh-en.tsv")] == pairs
-    reviews, held = (text.read_labelled(SAMPLES / name) for name in ("reviews.tsv", "reviews-test.tsv"))
-    assert len(reviews) >= 120 and not set(reviews) & set(held)
-    for rows in (reviews, held):
+    reviews, test_reviews = (text.read_labelled(SAMPLES / name) for name in ("reviews.tsv", "reviews-test.tsv"))
+    assert len(reviews) >= 120 and not set(reviews) & set(test_reviews)
+    for rows in (reviews, test_reviews):
         assert {label: [each for _, each in rows].count(label) for label in ("positive", "negative")} == {
             "positive": len(rows) // 2,
             "negative": len(rows) // 2,

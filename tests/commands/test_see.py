@@ -39,13 +39,13 @@ def test_the_demo_shows_the_textbook_head(call):
     assert code == 0
     assert re.search(r"^ +13\.8 +0\.80", out, re.MULTILINE)
     row = next(line for line in out.splitlines() if line.startswith("▸"))
-    kept = Trace.load(TRACES / "cat-smollm2.safetensors").row(13, 8, "it")
-    assert row.split()[2:5] == [f"{w:.2f}"[1:] for w in kept[:3]] and row.split()[3] == ".80"
+    shipped = Trace.load(TRACES / "cat-smollm2.safetensors").row(13, 8, "it")
+    assert row.split()[2:5] == [f"{w:.2f}"[1:] for w in shipped[:3]] and row.split()[3] == ".80"
     assert "wrote" not in out
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "head", "one", "other", "weight"),
+    ("name", "layer", "head", "query", "key", "weight"),
     [
         ("cat-smollm2", 13, 8, "it", "cat", 0.80),
         ("animal-smollm2", 13, 8, "it", "animal", 0.75),
@@ -54,9 +54,9 @@ def test_the_demo_shows_the_textbook_head(call):
         ("fun-minimind", 5, 2, "它", "人工智能", 0.86),
     ],
 )
-def test_shipped_traces_hold_what_they_are_known_for(name, layer, head, one, other, weight):
-    found = Trace.load(TRACES / f"{name}.safetensors")
-    assert found.row(layer, head, one)[found.place(other)] == pytest.approx(weight, abs=0.006)
+def test_shipped_traces_show_documented_links(name, layer, head, query, key, weight):
+    recorded = Trace.load(TRACES / f"{name}.safetensors")
+    assert recorded.row(layer, head, query)[recorded.place(key)] == pytest.approx(weight, abs=0.006)
 
 
 def test_shipped_traces_are_small():
@@ -64,7 +64,7 @@ def test_shipped_traces_are_small():
     assert len(files) == 6 and all(file.stat().st_size <= 700_000 for file in files)
 
 
-def test_without_the_model_the_same_sentence_comes_from_the_package(call):
+def test_without_the_model_the_shipped_trace_is_used(call):
     code, out, _ = call("see", CAT, "--from", "it", "--to", "cat")
     assert code == 0 and "ships with qkv" in out and "qkv models get smollm2" in out and "13.8   0.80" in out
     code, out, err = call("see", "Another sentence that nobody traced")
@@ -75,7 +75,7 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize(
-    ("failure", "says"),
+    ("failure", "phrase"),
     [
         (
             Problem(
@@ -93,7 +93,7 @@ def test_without_the_model_the_same_sentence_comes_from_the_package(call):
     ],
     ids=["no network", "a full disk"],
 )
-def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monkeypatch, lang, failure, says):
+def test_after_a_failed_download_the_shipped_trace_is_used_with_the_reason(call, monkeypatch, lang, failure, phrase):
     """`make run` on a machine without network shows its picture all the same."""
 
     def fail(*_):
@@ -101,7 +101,7 @@ def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monke
 
     monkeypatch.setattr(packages, "download", fail)
     code, out, err = call("see", CAT, "--from", "it", "--to", "cat", "--yes", "--lang", lang)
-    assert code == 0 and says[lang] in out.splitlines()[0] and "13.8   0.80" in out
+    assert code == 0 and phrase[lang] in out.splitlines()[0] and "13.8   0.80" in out
     # What is fetched is packed: its size is said beside the one that `qkv models` lists, not instead of it.
     sizes = {
         "en": "smollm2 (93 MB packed, 98 MB on the disk, once)",
@@ -112,7 +112,7 @@ def test_what_can_not_be_fetched_comes_from_the_package_and_says_why(call, monke
     assert code == 2 and not out
 
 
-def test_a_translator_shows_which_word_made_which(call):
+def test_a_translator_shows_which_source_word_each_target_attends_to(call):
     code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross")
     assert code == 0 and "15 Nov 2026 → 2026-11-15" in out
     rows = [line.split() for line in out.splitlines() if re.match(r" +[-0-9■] ", line) and "·" in line]
@@ -128,13 +128,13 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
     assert (tmp_path / "a.html").read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
     again = Trace.load(tmp_path / "a.safetensors")
     assert again.parts == ["encoder", "decoder", "cross"]
-    code, other, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--from", "N", "--to", "v")
-    links = [text.split("Heads that")[1].split("Σ")[0] for text in (out, other)]
+    code, second, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--from", "N", "--to", "v")
+    links = [text.split("Heads that")[1].split("Σ")[0] for text in (out, second)]
     assert code == 0 and links[0] == links[1] and "N" in links[0]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "phrase"),
     [
         (["see"], "give a text"),
         (["see", " "], "give a text"),
@@ -171,11 +171,11 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
     ids=lambda p: " ".join(map(str, p))[:60] if isinstance(p, list) else "",
 )
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_mistakes_get_a_sentence_and_exit_2(call, lang, arguments, says):
+def test_mistakes_get_a_sentence_and_exit_2(call, lang, arguments, phrase):
     code, _, err = call(*arguments, "--lang", lang)
     assert code == 2 and "Traceback" not in err, err
     if lang == "en":
-        assert says in err
+        assert phrase in err
     else:
         assert re.search("[一-鿿]", err) and "此说明只有英文" not in err and "系统报告" not in err
 
@@ -220,7 +220,7 @@ def folders(tmp_path_factory):
         num_hidden_layers=6, intermediate_size=48, num_key_value_heads=1, attn_layer_period=3, attn_layer_offset=1
     )
     torch.manual_seed(0)
-    made = {
+    models = {
         "bloom": transformers.BloomForCausalLM(
             transformers.BloomConfig(vocab_size=256, hidden_size=24, n_layer=2, n_head=3)
         ),
@@ -231,7 +231,7 @@ def folders(tmp_path_factory):
         ),
     }
     root = tmp_path_factory.mktemp("theirs")
-    for name, model in made.items():
+    for name, model in models.items():
         model.save_pretrained(root / name)
         Bytes.make().save(root / name)
     return root
@@ -239,7 +239,7 @@ def folders(tmp_path_factory):
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize(
-    ("name", "asked", "says"),
+    ("name", "words", "phrase"),
     [
         ("bloom", [], "BloomAttention.*--eager"),
         ("jamba", ["--layer", "0"], "0 .*1[,、] ?4$"),
@@ -248,9 +248,9 @@ def folders(tmp_path_factory):
         ("bloom", ["--eager", "--without", "1.1"], "BloomAttention"),
     ],
 )
-def test_what_cannot_be_seen_of_other_models_gets_a_sentence(call, folders, lang, name, asked, says):
-    code, _, err = call("--lang", lang, "see", "a cat sat", "--model", str(folders / name), *asked)
-    assert code == 2 and re.search(says, err.strip()) and "Traceback" not in err
+def test_untraceable_models_get_a_sentence(call, folders, lang, name, words, phrase):
+    code, _, err = call("--lang", lang, "see", "a cat sat", "--model", str(folders / name), *words)
+    assert code == 2 and re.search(phrase, err.strip()) and "Traceback" not in err
     assert (lang == "zh") == bool(re.search("[一-鿿]", err))
 
 
@@ -293,30 +293,30 @@ def test_a_folder_never_runs_its_own_code_nor_draws_missing_weights(call, tmp_pa
     code, _, err = call("see", "a cat", "--model", str(folder))
     assert code == 0, err
     weights = load_file(folder / "model.safetensors")
-    kept = {name: tensor for name, tensor in weights.items() if "layers.1." not in name}
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    remaining = {name: tensor for name, tensor in weights.items() if "layers.1." not in name}
+    save_file(remaining, folder / "model.safetensors", {"format": "pt"})
     code, _, err = call("see", "a cat", "--model", str(folder))
     assert code == 2 and "layers.1." in err
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    told = json.loads((folder / "config.json").read_text())
-    told |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.E", "AutoModel": "evil.M"}}
-    (folder / "config.json").write_text(json.dumps(told))
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.E", "AutoModel": "evil.M"}}
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     code, _, err = call("see", "a cat", "--model", str(folder))
     assert code == 2 and not (tmp_path / "ran").exists(), err
 
 
-def test_a_row_of_cross_attention_is_the_row_its_label_says(call):
+def test_a_row_of_cross_attention_matches_its_label(call):
     import qkv
 
     model, tokenizer = qkv.load(DATES)
-    found = qkv.trace(model, "15 Nov 2026", tokenizer)
-    assert found.tokens("cross").shown == [*"2026-11-15", "■"]
-    assert found.tokens("decoder").shown[1:] == [*"2026-11-15"]
+    recorded = qkv.trace(model, "15 Nov 2026", tokenizer)
+    assert recorded.tokens("cross").shown == [*"2026-11-15", "■"]
+    assert recorded.tokens("decoder").shown[1:] == [*"2026-11-15"]
     code, out, _ = call("see", "15 Nov 2026", "--model", DATES, "--cross", "--layer", "1", "--head", "0", "--from", "6")
     row = next(line.split()[1:] for line in out.splitlines() if re.match(r" +6 ", line) and "·" in line)
-    true = found.row(1, 0, "6", part="cross")
+    true = recorded.row(1, 0, "6", part="cross")
     assert code == 0 and [0 if w == "·" else float(w) for w in row] == pytest.approx(true.round(2).tolist(), abs=0.011)
 
 
@@ -328,8 +328,8 @@ def test_what_a_tokenizer_of_transformers_makes_can_be_traced():
 
     model = Transformer(Config(vocab=40, width=16, n_layer=1, n_head=2))
     padded = {"input_ids": torch.tensor([[3, 1, 4], [1, 5, 0]]), "attention_mask": torch.tensor([[1, 1, 1], [1, 1, 0]])}
-    found, same = qkv.trace(model, padded), qkv.trace(model, [[3, 1, 4], [1, 5]])
-    np.testing.assert_array_equal(found.map(0, 1, batch=1), same.map(0, 1, batch=1))
+    recorded, same = qkv.trace(model, padded), qkv.trace(model, [[3, 1, 4], [1, 5]])
+    np.testing.assert_array_equal(recorded.map(0, 1, batch=1), same.map(0, 1, batch=1))
     np.testing.assert_array_equal(
         qkv.trace(model, np.array([3, 1, 4])).map(0, 1), qkv.trace(model, [3, 1, 4]).map(0, 1)
     )
@@ -359,10 +359,10 @@ def test_steps_of_a_model_are_its_own_numbers(call):
 
     code, out, _ = call("steps", "15 Nov", "--model", DATES, "--layer", "1", "--head", "2", "--json")
     assert code == 0
-    told = json.loads(out)
+    content = json.loads(out)
     model, tokenizer = qkv.load(DATES)
     true = qkv.trace(model, "15 Nov", tokenizer).map(1, 2)
-    np.testing.assert_allclose(told["weights"], true, atol=1e-6)
+    np.testing.assert_allclose(content["weights"], true, atol=1e-6)
 
 
 def test_watching_a_run(call, tmp_path):
@@ -371,14 +371,14 @@ def test_watching_a_run(call, tmp_path):
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat and the dog sat on the cat\n" * 60)
     small = dict(width=32, n_layer=2, n_head=4, steps=6, batch=4, context=16, eval_every=2)
-    begun, run = (
+    training_run, run = (
         runs.start("lm", out=tmp_path / "run", source=str(book), changes=small, watch="the cat sat"),
         str(tmp_path / "run"),
     )
-    for lang, says in (("zh", "第一次评估在第 2 步"), ("en", "the first comes at step 2")):
+    for lang, phrase in (("zh", "第一次评估在第 2 步"), ("en", "the first comes at step 2")):
         code, _, err = call("see", "--model", run, "--watch", "--lang", lang)
-        assert code == 2 and says in err and "kept no attention" not in err
-    begun.train()
+        assert code == 2 and phrase in err and "kept no attention" not in err
+    training_run.train()
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--png", str(tmp_path / "g.png"))
     assert code == 0 and "step 2" in out and "step 6" in out and (tmp_path / "g.png").exists()
     assert "the first, the middle and the last" not in out  # all three are there
@@ -387,35 +387,35 @@ def test_watching_a_run(call, tmp_path):
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1")
     assert code == 0 and "over 4 evaluations" in out and "the first, the middle and the last" in out
     (tmp_path / "run" / "watch" / "000008.safetensors").unlink()
-    kept = Trace.load(tmp_path / "run" / "watch" / "000006.safetensors")
+    last_trace = Trace.load(tmp_path / "run" / "watch" / "000006.safetensors")
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--head", "3", "--from", "8", "--to", "0")
     weights = [float(line.split()[1]) for line in out.splitlines() if re.match(r" +[246]  0\.", line)]
     assert code == 0 and len(weights) == 3
-    assert weights[-1] == pytest.approx(float(kept.row(1, 3, 8)[0]), abs=0.006)
+    assert weights[-1] == pytest.approx(float(last_trace.row(1, 3, 8)[0]), abs=0.006)
 
 
 @pytest.mark.parametrize(
-    ("lang", "says"),
+    ("lang", "phrase"),
     [
         ("en", "SmolLM2 is causal (decoder): cat cannot look ahead to it, which comes later; swap --from and --to"),
         ("zh", "SmolLM2 是因果模型（解码器）：cat 看不到排在后面的 it；请把 --from 和 --to 对调"),
     ],
 )
-def test_a_causal_model_cannot_look_ahead_and_that_is_said(call, tmp_path, lang, says):
+def test_a_link_to_a_later_token_of_a_causal_model_is_explained(call, tmp_path, lang, phrase):
     """Instead of a list of heads that all give 0; on the page and over a run, too."""
-    kept = Trace.load(TRACES / "cat-smollm2.safetensors")
-    says = says.replace("SmolLM2", kept.model)
+    shipped = Trace.load(TRACES / "cat-smollm2.safetensors")
+    phrase = phrase.replace("SmolLM2", shipped.model)
     ahead = ("--from", "cat", "--to", "it", "--lang", lang)
     code, out, _ = call("see", "--demo", *ahead, "-o", str(tmp_path / "a.html"))
-    assert code == 0 and out.count(says) == 1 and not re.search(r"^ +\d+\.\d+ +0\.00", out, re.MULTILINE)
-    made = (tmp_path / "a.html").read_text("utf-8")
-    assert json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["focus"] is None
+    assert code == 0 and out.count(phrase) == 1 and not re.search(r"^ +\d+\.\d+ +0\.00", out, re.MULTILINE)
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert json.loads(re.search('id="qkv-header">(.*?)</script>', page)[1])["focus"] is None
     (tmp_path / "run" / "watch").mkdir(parents=True)
-    kept.save(tmp_path / "run" / "watch" / "000010.safetensors")
+    shipped.save(tmp_path / "run" / "watch" / "000010.safetensors")
     code, out, _ = call("see", "--model", str(tmp_path / "run"), "--watch", *ahead)
-    assert code == 0 and out.count(says) == 1 and not re.search(r"^ +10  0\.00", out, re.MULTILINE)
+    assert code == 0 and out.count(phrase) == 1 and not re.search(r"^ +10  0\.00", out, re.MULTILINE)
     _, out, _ = call("see", "--demo", "--from", "it", "--to", "cat", "--lang", lang)
-    assert says not in out and "13.8" in out
+    assert phrase not in out and "13.8" in out
 
 
 def test_an_encoder_looks_ahead(call):
@@ -429,19 +429,19 @@ def test_mixers_cannot_look_ahead(call, tmp_path):
     model = qkv.Transformer(qkv.Config(vocab=9, width=16, n_layer=2, n_head=2, mixer="delta attention"))
     qkv.trace(model, [3, 1, 4], name="small").save(tmp_path / "a.safetensors")
     for part in ("mixers", "decoder"):
-        seen = ("see", "--trace", str(tmp_path / "a.safetensors"), "--part", part)
-        code, out, _ = call(*seen, "--from", "1", "--to", "2")
+        command = ("see", "--trace", str(tmp_path / "a.safetensors"), "--part", part)
+        code, out, _ = call(*command, "--from", "1", "--to", "2")
         assert code == 0 and "small is causal" in out
-        assert "Heads that link 2 to 1" in call(*seen, "--from", "2", "--to", "1")[1]
+        assert "Heads that link 2 to 1" in call(*command, "--from", "2", "--to", "1")[1]
 
 
-@pytest.mark.parametrize(("count", "says"), [(1, "at the only evaluation so far:"), (2, "over 2 evaluations:")])
-def test_one_evaluation_is_not_told_as_many(call, tmp_path, count, says):
+@pytest.mark.parametrize(("count", "phrase"), [(1, "at the only evaluation so far:"), (2, "over 2 evaluations:")])
+def test_a_single_evaluation_has_its_own_title(call, tmp_path, count, phrase):
     (tmp_path / "run" / "watch").mkdir(parents=True)
     for step in range(count):
         shutil.copy(TRACES / "cat-smollm2.safetensors", tmp_path / "run" / "watch" / f"{step:06}.safetensors")
     code, out, _ = call("see", "--model", str(tmp_path / "run"), "--watch")
-    assert code == 0 and says in out
+    assert code == 0 and phrase in out
 
 
 def test_importance_ranks_heads_by_what_the_loss_loses(call, tmp_path):
@@ -467,14 +467,14 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     code, _, err = call("chat", "hello", "--model", run)
     assert code == 2 and "no chat template" in err
     file = tmp_path / "run" / "tokenizer_config.json"
-    told = json.loads(file.read_text())
-    told["chat_template"] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
-    file.write_text(json.dumps(told))
+    config = json.loads(file.read_text())
+    config["chat_template"] = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:"
+    file.write_text(json.dumps(config))
     code, out, err = call("chat", "hello there", "--model", run, "--most", "5")
     assert code == 0 and out.strip() and re.search(r"28 prompt tokens in .* tokens/s\) · 5 new ones", err), err
     assert "so small a model" in err
-    other = call("chat", "hello there", "--model", run, "--most", "5", "--quiet", "--seed", "7")
-    assert other[1] == out  # the likeliest each time, whatever the seed
+    seeded = call("chat", "hello there", "--model", run, "--most", "5", "--quiet", "--seed", "7")
+    assert seeded[1] == out  # the likeliest each time, whatever the seed
     again = call("chat", "hello there", "--model", run, "--most", "5", "--quiet")
     assert again[1] == out and not again[2]
     lines = iter(["hello there", "", "and you", "/new", "hello there", "/quit", "never read"])
@@ -503,9 +503,11 @@ def bytewise(tmp_path_factory):
 
     torch.manual_seed(0)
     tokenizer = Bytes.make()
-    found = trace(Transformer(Config(vocab=tokenizer.vocab, width=32, n_layer=2, n_head=4)), "我爱北京 ok", tokenizer)
+    recorded = trace(
+        Transformer(Config(vocab=tokenizer.vocab, width=32, n_layer=2, n_head=4)), "我爱北京 ok", tokenizer
+    )
     file = tmp_path_factory.mktemp("bytes") / "bytes.safetensors"
-    found.save(file)
+    recorded.save(file)
     return str(file)
 
 
@@ -544,7 +546,7 @@ def test_words_have_a_mark_too(call, bytewise):
 
 @pytest.mark.parametrize(("most", "cut"), [(3, True), (10, True), (11, False)])
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_translation_that_was_cut_is_said(call, most, cut, beam):
+def test_a_truncated_translation_is_reported(call, most, cut, beam):
     date = ("translate", "15 Nov 2026", "--model", DATES, "--most", str(most), "--beam", str(beam))
     code, out, err = call(*date)
     assert code == 0 and out.strip() == "2026-11-15"[:most]
@@ -553,12 +555,12 @@ def test_a_translation_that_was_cut_is_said(call, most, cut, beam):
     assert (f"{most} 个词元处截断" in err) == cut
 
 
-def test_a_translation_that_was_cut_is_said_with_its_map(call, monkeypatch, tmp_path):
+def test_a_truncated_translation_is_reported_with_its_map(call, monkeypatch, tmp_path):
     date = ("see", "15 Nov 2026", "--model", DATES, "--cross")
     assert "cut" not in call(*date)[1]
     monkeypatch.setattr("qkv.tracing.record.native_model.MOST", 4)
-    kept = str(tmp_path / "a.safetensors")
-    for out in (call(*date, "--save", kept)[1], call("see", "--trace", kept, "--cross", "--lang", "en")[1]):
+    trace_file = str(tmp_path / "a.safetensors")
+    for out in (call(*date, "--save", trace_file)[1], call("see", "--trace", trace_file, "--cross", "--lang", "en")[1]):
         assert "after 4 tokens" in out and "■" not in out and list(rows_of(out))[-1] == "…"
     assert "4 个词元" in call(*date, "--lang", "zh")[1]
 
@@ -572,11 +574,11 @@ def test_layers_that_did_not_fit_into_the_page_are_named(call, monkeypatch, tmp_
     size = (tmp_path / "a.html").stat().st_size
     monkeypatch.setitem(page.html.__kwdefaults__, "limit", size // 2)
     code, out, _ = call("see", "--trace", *map(str, whole), "--layer", "2", "--head", "1")
-    told = re.search(r"of the 30 decoder layers in full: ([\d, ]+)\.", out)
-    assert code == 0 and told and "asked for" not in out
+    match = re.search(r"of the 30 decoder layers in full: ([\d, ]+)\.", out)
+    assert code == 0 and match and "asked for" not in out
     header = json.loads(re.search('id="qkv-header">(.*?)</script>', (tmp_path / "a.html").read_text("utf-8"))[1])
-    kept = [i for i, layer in enumerate(header["parts"][0]["layers"]) if layer["q"] is not None]
-    assert [int(i) for i in told[1].split(",")] == kept and 2 in kept and len(kept) < 30
+    complete = [i for i, layer in enumerate(header["parts"][0]["layers"]) if layer["q"] is not None]
+    assert [int(i) for i in match[1].split(",")] == complete and 2 in complete and len(complete) < 30
     monkeypatch.setitem(page.html.__kwdefaults__, "limit", 1)
     code, out, _ = call("see", "--trace", *map(str, whole), "--layer", "2", "--head", "1", "--lang", "zh")
     assert code == 0 and "第 2 层放不进网页" in out and "任何一层" in out
@@ -621,17 +623,17 @@ EARLY = {
 }
 
 
-@pytest.mark.parametrize("asked", EARLY)
+@pytest.mark.parametrize("words", EARLY)
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_what_cannot_be_done_is_refused_before_the_work(call, untouched, tmp_path, monkeypatch, lang, asked):
+def test_impossible_options_are_refused_before_the_work(call, untouched, tmp_path, monkeypatch, lang, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.html").mkdir()
     (tmp_path / "missing").mkdir()
     (tmp_path / "missing" / "file.txt").touch()
-    model = [] if asked == "--demo" else ["--model", DATES]
-    code, _, err = call("see", "15 Nov 2026", *model, *asked.split(), "--lang", lang)
+    model = [] if words == "--demo" else ["--model", DATES]
+    code, _, err = call("see", "15 Nov 2026", *model, *words.split(), "--lang", lang)
     assert code == 2 and "Traceback" not in err
-    assert EARLY[asked] in err if lang == "en" else re.search("[一-鿿]", err)
+    assert EARLY[words] in err if lang == "en" else re.search("[一-鿿]", err)
 
 
 ALONE = {
@@ -643,11 +645,11 @@ ALONE = {
 
 
 @pytest.mark.parametrize(
-    ("way", "other"), [(way, other) for way, others in ALONE.items() for other in others.split(",")]
+    ("option", "rival"), [(option, rival) for option, others in ALONE.items() for rival in others.split(",")]
 )
-def test_nothing_that_was_asked_for_is_ignored(call, untouched, tmp_path, monkeypatch, way, other):
+def test_conflicting_options_are_refused_not_ignored(call, untouched, tmp_path, monkeypatch, option, rival):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call("see", *way.split(), *other.split())
+    code, out, err = call("see", *option.split(), *rival.split())
     assert code == 2 and not out
     assert "go with" in err or "model itself" in err or "--to" in err
 
@@ -662,9 +664,9 @@ def test_a_text_that_no_demo_has_is_not_the_cat(call):
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_page_speaks_as_the_command_did(call, tmp_path, lang):
     code, _, _ = call("see", "15 Nov 2026", "--model", DATES, "-o", str(tmp_path / "a.html"), "--lang", lang)
-    made = (tmp_path / "a.html").read_text("utf-8")
-    assert code == 0 and f'<html lang="{dict(en="en", zh="zh-CN")[lang]}">' in made
-    assert json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["lang"] == lang
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert code == 0 and f'<html lang="{dict(en="en", zh="zh-CN")[lang]}">' in page
+    assert json.loads(re.search('id="qkv-header">(.*?)</script>', page)[1])["lang"] == lang
 
 
 def test_a_run_that_was_watched_has_a_page_of_its_last_evaluation(call, tmp_path):
@@ -674,32 +676,34 @@ def test_a_run_that_was_watched_has_a_page_of_its_last_evaluation(call, tmp_path
     run = tmp_path / "run"
     shutil.copytree(DATES, run)
     (run / "watch").mkdir()
-    found = Trace.load(TRACES / "cat-smollm2.safetensors")
+    recorded = Trace.load(TRACES / "cat-smollm2.safetensors")
     for step in (10, 200):
-        replace(found, model="run", more={**found.more, "step": step}).save(run / "watch" / f"{step:06}.safetensors")
+        replace(recorded, model="run", more={**recorded.more, "step": step}).save(
+            run / "watch" / f"{step:06}.safetensors"
+        )
     code, out, err = call("see", "--model", str(run), "--watch", "-o", str(tmp_path / "a.html"))
-    made = (tmp_path / "a.html").read_text("utf-8")
+    page = (tmp_path / "a.html").read_text("utf-8")
     assert code == 0 and "last evaluation, step 200" in out and "wrote" in out, err
-    assert "<title>run · step 200</title>" in made
+    assert "<title>run · step 200</title>" in page
     layer, head = re.search(r"How layer (\d+), head (\d+) formed", out).groups()
-    first = json.loads(re.search('id="qkv-header">(.*?)</script>', made)[1])["first"]
+    first = json.loads(re.search('id="qkv-header">(.*?)</script>', page)[1])["first"]
     assert (first["layer"], first["head"]) == (int(layer), int(head))
 
 
 @pytest.mark.parametrize(("columns", "joined"), [(100, 0), (36, 0), (24, 2), (16, 4)])
-def test_a_narrow_terminal_is_said(call, monkeypatch, columns, joined):
+def test_a_narrow_terminal_joins_columns(call, monkeypatch, columns, joined):
     """Columns that share a place add up, and it is said how many do; the row's weights still add up to 1."""
     monkeypatch.setenv("COLUMNS", str(columns))
     cat = ("see", "--trace", str(TRACES / "cat-smollm2.safetensors"), "--layer", "13", "--head", "8")
     _, out, _ = call(*cat)
-    told = re.search(r"sum of (\d+) neighbouring keys", out)
-    assert (int(told[1]) if told else 0) == joined
+    match = re.search(r"sum of (\d+) neighbouring keys", out)
+    assert (int(match[1]) if match else 0) == joined
     _, out, _ = call(*cat, "--lang", "zh")
     assert (f"相邻 {joined} 个键" in out) == bool(joined)
 
 
 @pytest.mark.parametrize("columns", [140, 100, 60, 20])
-def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns):
+def test_a_pooled_map_has_the_cells_of_its_caption(call, monkeypatch, tmp_path, columns):
     """As many rows and columns as what is said of a cell's size makes of the text."""
     import torch
 
@@ -718,7 +722,7 @@ def test_a_pooled_map_says_the_cells_it_has(call, monkeypatch, tmp_path, columns
     assert "add up to 1" not in out
 
 
-def test_numbers_of_a_pooled_map_are_the_means_that_it_says(call, monkeypatch, tmp_path):
+def test_numbers_of_a_pooled_map_are_means_of_their_cells(call, monkeypatch, tmp_path):
     import torch
 
     import qkv
@@ -736,20 +740,26 @@ def test_numbers_of_a_pooled_map_are_the_means_that_it_says(call, monkeypatch, t
     assert [float(number) for number in drawn[0][1:]] == pytest.approx(means, abs=0.0051)
 
 
-def test_a_row_is_said_to_add_up_to_1_only_if_it_does(call, tmp_path):
+def test_the_note_about_row_sums_is_true(call, tmp_path):
     """Numbers of a row in the terminal, against what is said of them: whole, with a share lost to a sink, and pooled."""
     from dataclasses import replace
 
     import torch
 
-    found = Trace.load(TRACES / "cat-smollm2.safetensors")
-    losing = {part: [replace(one, sinks=torch.full((9,), 9.0)) for one in calls] for part, calls in found.calls.items()}
-    for one, says in ((found, "its numbers add up to 1"), (replace(found, calls=losing), "what its sink takes")):
-        one.save(tmp_path / "a.safetensors")
+    recorded = Trace.load(TRACES / "cat-smollm2.safetensors")
+    losing = {
+        part: [replace(candidate, sinks=torch.full((9,), 9.0)) for candidate in calls]
+        for part, calls in recorded.calls.items()
+    }
+    for candidate, phrase in (
+        (recorded, "its numbers add up to 1"),
+        (replace(recorded, calls=losing), "what its sink takes"),
+    ):
+        candidate.save(tmp_path / "a.safetensors")
         _, out, _ = call("see", "--trace", str(tmp_path / "a.safetensors"), "--layer", "13", "--head", "8")
         row = rows_of(out)["tired"]
         total = sum(float(number) for number in row if number not in ("·", "╱╱"))
-        assert says in out and (abs(total - 1) < 0.05) == (one is found)
+        assert phrase in out and (abs(total - 1) < 0.05) == (candidate is recorded)
 
 
 @pytest.fixture(scope="module")
@@ -825,11 +835,11 @@ def test_a_predicted_part_of_a_character_is_explained(call, river, lang, note):
     assert [line.split()[0] for line in table.splitlines() if note in line] == parts
 
 
-def test_the_map_is_of_the_head_that_is_taken_away(call, river):
+def test_the_map_shows_the_removed_head(call, river):
     folder, text = river
-    for more, shown in (((), "layer 0, head 1"), (("--head", "0"), "layer 0, head 0")):
+    for more, title in (((), "layer 0, head 1"), (("--head", "0"), "layer 0, head 0")):
         code, out, _ = call("see", text, "--model", folder, "--without", "0.1", *more)
-        assert code == 0 and shown in out
+        assert code == 0 and title in out
 
 
 def test_patterns_name_tokens_as_maps_do(call, river):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from qkv.cli import main
-from qkv.commands.text_input import lines
+from qkv.commands.text_input import read_lines
 from qkv.formats.model_files import load
 from qkv.generation import batching
 
@@ -21,11 +21,11 @@ from qkv.generation import batching
 def call(capfd, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
 
-    def ask(*arguments):
+    def run_command(*arguments):
         capfd.readouterr()
         return main([str(each) for each in arguments]), *capfd.readouterr()
 
-    return ask
+    return run_command
 
 
 @pytest.fixture
@@ -54,17 +54,17 @@ def dates(count):
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_lines_are_translated_in_order_each_as_alone(call, pipe, tmp_path, small_batches, beam):
-    given = dates(17)
-    given[3:3], given[8:8] = [""], ["  "]
+    rows = dates(17)
+    rows[3:3], rows[8:8] = [""], ["  "]
     alone = [
-        call("translate", text, "--demo", "--beam", beam)[1].splitlines()[-1] if text.strip() else "" for text in given
+        call("translate", text, "--demo", "--beam", beam)[1].splitlines()[-1] if text.strip() else "" for text in rows
     ]
     expected = "".join(line.rpartition("→ ")[2] + "\n" for line in alone)
     for ending in ("\n", "\r\n"):
-        pipe(ending.join(given).encode("utf-8-sig") + ending.encode())
+        pipe(ending.join(rows).encode("utf-8-sig") + ending.encode())
         code, out, err = call("translate", "-", "--demo", "--beam", beam)
         assert (code, out) == (0, expected) and "tools/make_demo.py" in err, "only translations on stdout"
-    (tmp_path / "in.txt").write_text("\n".join(given), encoding="utf-8")  # no line end at the end
+    (tmp_path / "in.txt").write_text("\n".join(rows), encoding="utf-8")  # no line end at the end
     assert call("translate", "--file", tmp_path / "in.txt", "--demo", "--beam", beam)[1] == expected
 
 
@@ -129,7 +129,7 @@ GBK = "我爱北京\n第二行".encode("gb18030")
 
 
 @pytest.mark.parametrize(
-    ("raw", "arguments", "says"),
+    ("raw", "arguments", "phrases"),
     [
         (
             b"15 Nov 2026\n" + GBK,
@@ -153,8 +153,8 @@ GBK = "我爱北京\n第二行".encode("gb18030")
     ],
     ids=lambda p: " ".join(map(ascii, p)) if isinstance(p, list) else "",
 )
-def test_what_is_no_text_is_told_before_anything_is_printed(call, pipe, tmp_path, raw, arguments, says):
-    for lang, sentence in zip(("en", "zh"), says, strict=True):
+def test_invalid_input_is_reported_before_anything_is_printed(call, pipe, tmp_path, raw, arguments, phrases):
+    for lang, sentence in zip(("en", "zh"), phrases, strict=True):
         pipe(raw)
         code, out, err = call(*(each.format(tmp=tmp_path) for each in arguments), "--lang", lang)
         assert (code, out) == (2, "") and sentence in err, out + err
@@ -162,11 +162,11 @@ def test_what_is_no_text_is_told_before_anything_is_printed(call, pipe, tmp_path
 
 def test_only_line_ends_end_lines(pipe):
     pipe("a\x0cb\u2028c\x85d\r\n\n\ne".encode())
-    assert lines(["-"], None, "") == ["a\x0cb\u2028c\x85d", "", "", "e"]
+    assert read_lines(["-"], None, "") == ["a\x0cb\u2028c\x85d", "", "", "e"]
 
 
 @pytest.mark.parametrize(
-    ("verb", "text", "model", "answered", "says"),
+    ("verb", "text", "model", "answered", "phrases"),
     [
         ("fill", "the [MASK]\n\nthe cat\nthe [MASK]\n", "mlm", [1, 0, 0, 1], "line 3: the text has no [MASK]"),
         ("generate", f"the\n{'the cat ' * 20}\nthe", "lm", [1, 0, 1], "line 2: the prompt has 160 tokens"),
@@ -180,11 +180,11 @@ def test_only_line_ends_end_lines(pipe):
     ],
 )
 def test_a_line_that_fails_is_named_and_skipped_and_nothing_is_lost(
-    call, shelf, pipe, verb, text, model, answered, says
+    call, shelf, pipe, verb, text, model, answered, phrases
 ):
     pipe(text.encode())
     code, out, err = call(verb, "-", *(["--demo"] if model is None else ["--model", shelf / model]))
-    assert code == 1 and says in err and "lines left out, as named above: 1" in err
+    assert code == 1 and phrases in err and "lines left out, as named above: 1" in err
     assert [bool(line) for line in out.splitlines()] == [bool(each) for each in answered], out
     if verb == "translate":
         assert out.splitlines() == ["2026-11-15", "", "", "2026-05-04"]
@@ -193,19 +193,19 @@ def test_a_line_that_fails_is_named_and_skipped_and_nothing_is_lost(
 def test_answers_come_in_the_order_of_the_texts_however_they_are_cut():
     drawn = torch.rand(300, generator=torch.Generator().manual_seed(0)) ** 6  # many short ones, few long ones
     lengths = [1 + int(899 * share) for share in drawn]
-    asked = []
+    batches = []
 
-    def answer(some):
-        asked.append(some)
-        return [-n for n in some]
+    def answer(batch):
+        batches.append(batch)
+        return [-n for n in batch]
 
     assert list(batching.in_batches(lengths, int, answer)) == [-n for n in lengths]
-    assert all(len(some) == 1 or len(some) * max(some) <= batching.TOKENS for some in asked)
-    assert max(map(len, asked)) == batching.ROWS and len(asked) < 150
+    assert all(len(batch) == 1 or len(batch) * max(batch) <= batching.TOKENS for batch in batches)
+    assert max(map(len, batches)) == batching.ROWS and len(batches) < 150
 
 
 @pytest.mark.slow
-def test_a_real_translator_says_the_same_line_by_line(capfd, tmp_path):
+def test_a_real_translator_gives_the_same_output_line_by_line(capfd, tmp_path):
     """On 64 sentences of learners' Chinese, lengths mixed: the same words as one by one."""
     from qkv.generation.decoding import translate
     from qkv.library import store
@@ -218,12 +218,12 @@ def test_a_real_translator_says_the_same_line_by_line(capfd, tmp_path):
     assert capfd.readouterr().out.splitlines() == [translate(model, tokenizer, [text])[0] for text in texts]
 
 
-@pytest.mark.parametrize(("lang", "says"), [("en", "context is 16"), ("zh", "上下文是 16 个")])
-def test_a_text_beyond_the_context_is_told_once(call, shelf, lang, says):
+@pytest.mark.parametrize(("lang", "phrases"), [("en", "context is 16"), ("zh", "上下文是 16 个")])
+def test_a_text_beyond_the_context_is_reported_once(call, shelf, lang, phrases):
     for verb in ("see", "steps", "importance"):
         code, out, err = call(verb, "the cat sat on the mat", "--model", shelf / "lm", "--lang", lang)
-        assert code == 0 and out and err.count(says) == 1 and len(err.splitlines()) == 1, err
-        assert says not in call(verb, "the cat sat", "--model", shelf / "lm", "--lang", lang)[2]
+        assert code == 0 and out and err.count(phrases) == 1 and len(err.splitlines()) == 1, err
+        assert phrases not in call(verb, "the cat sat", "--model", shelf / "lm", "--lang", lang)[2]
 
 
 def test_a_file_is_weighed_in_pieces_that_the_model_learned(call, shelf):
@@ -231,7 +231,7 @@ def test_a_file_is_weighed_in_pieces_that_the_model_learned(call, shelf):
     assert code == 0 and err == "" and "2048 of the file's" in out
 
 
-def test_a_text_that_grows_beyond_the_context_is_told_behind_it(call, shelf):
+def test_a_text_that_grows_beyond_the_context_is_reported_after_it(call, shelf):
     code, out, err = call("generate", "the cat", "--model", shelf / "lm", "--most", 20)
     assert code == 0 and err.count("beyond the model's context of 16") == 1 and "context" not in out
     assert "beyond" not in call("generate", "the cat", "--model", shelf / "lm", "--most", 10)[2]

@@ -52,7 +52,7 @@ def test_a_full_disk_leaves_the_old_file_and_names_it(tmp_path):
     assert contents(tmp_path) == {"page.html": b"old"}
 
 
-def test_a_missing_folder_is_named_by_what_was_asked_for(tmp_path):
+def test_a_missing_folder_is_reported_by_the_target_path(tmp_path):
     with pytest.raises(FileNotFoundError) as refused:
         write_file(tmp_path / "absent" / "page.html", "new")
     assert refused.value.filename == str(tmp_path / "absent" / "page.html")
@@ -61,7 +61,7 @@ def test_a_missing_folder_is_named_by_what_was_asked_for(tmp_path):
     assert contents(tmp_path) == {}
 
 
-def test_two_writers_of_one_file_do_not_meet(tmp_path):
+def test_concurrent_writers_do_not_collide(tmp_path):
     """The file of one is never the temporary file of the other."""
     with atomic_write(tmp_path / "a") as first, atomic_write(tmp_path / "a") as second:
         first.write(b"first" * 1000)
@@ -94,20 +94,20 @@ def test_permissions(umask, tmp_path):
 
 
 @posix
-def test_owner_and_group_are_kept(tmp_path, monkeypatch):
+def test_owner_and_group_are_preserved(tmp_path, monkeypatch):
     """Only an administrator may give files away, so the system is not asked."""
     write_file(tmp_path / "a", "old")
-    given, real = [], os.stat_result
+    owners, real = [], os.stat_result
     status = os.stat(tmp_path / "a")
     theirs = real((*status[:4], 1234, 4321, *status[6:]))
-    monkeypatch.setattr(os, "chown", lambda file, owner, group: given.append((owner, group)))
+    monkeypatch.setattr(os, "chown", lambda file, owner, group: owners.append((owner, group)))
     monkeypatch.setattr(atomic_files, "_status", lambda path: theirs)
     write_file(tmp_path / "a", "new")
-    assert given == [(-1, 4321), (1234, -1)] and contents(tmp_path) == {"a": b"new"}
+    assert owners == [(-1, 4321), (1234, -1)] and contents(tmp_path) == {"a": b"new"}
 
 
 @posix
-def test_a_group_that_cannot_be_kept_gives_another_group_no_more_than_everybody(umask, tmp_path, monkeypatch):
+def test_a_changed_group_gets_only_the_permissions_of_others(umask, tmp_path, monkeypatch):
     write_file(tmp_path / "a", "old")
 
     def refuse(*_):
@@ -175,12 +175,12 @@ def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path, monkeypatch):
 
 @posix
 def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path):
-    pipe, came = tmp_path / "pipe", []
+    pipe, contents_read = tmp_path / "pipe", []
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: came.append(pipe.read_bytes()))
+    reader = threading.Thread(target=lambda: contents_read.append(pipe.read_bytes()))
     reader.start()
     write_file(pipe, "new")
     reader.join(60)
-    assert came == [b"new"] and stat.S_ISFIFO(pipe.stat().st_mode) and len(list(tmp_path.iterdir())) == 1
+    assert contents_read == [b"new"] and stat.S_ISFIFO(pipe.stat().st_mode) and len(list(tmp_path.iterdir())) == 1
     write_file("/dev/null", "new")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)

@@ -26,7 +26,7 @@ def book(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "words"),
     [
         (["--set", "width=1000000", "--set", "n_head=2"], ["weights takes at least", "TB", "make width"]),
         (["--set", "width=1000000000000000", "--set", "n_head=1"], ["memory"]),
@@ -34,13 +34,14 @@ def book(tmp_path):
         (["--set", "n_layer=2147483648"], ["n_layer is 2147483648", "10000 layers"]),
     ],
 )
-def test_training_what_memory_cannot_hold_is_refused(given, says, book, capsys):
-    assert main(["train", "lm", "--text", str(book / "book.txt"), "--out", str(book / "run"), *given]) == 2
-    told = capsys.readouterr().err
-    assert all(word in told for word in says), told
+def test_training_what_memory_cannot_hold_is_refused(options, words, book, capsys):
+    assert main(["train", "lm", "--text", str(book / "book.txt"), "--out", str(book / "run"), *options]) == 2
+    error = capsys.readouterr().err
+    assert all(word in error for word in words), error
     assert not (book / "run" / "config.json").exists(), "there is no run of it"
     assert (
-        main(["train", "lm", "--text", str(book / "book.txt"), "--out", str(book / "run"), *given, "--lang", "zh"]) == 2
+        main(["train", "lm", "--text", str(book / "book.txt"), "--out", str(book / "run"), *options, "--lang", "zh"])
+        == 2
     )
 
 
@@ -51,8 +52,8 @@ def test_generating_without_end_is_refused(book, capsys):
     assert main(["train", "lm", "--text", str(book / "book.txt"), "--out", str(book / "run"), *small]) == 0
     capsys.readouterr()
     assert main(["generate", "the cat", "--model", str(book / "run"), "--most", "999999999999"]) == 2
-    told = capsys.readouterr().err
-    assert "keys and values of 1,000,000,000,006 tokens take 128 TB" in told and "--most" in told
+    error = capsys.readouterr().err
+    assert "keys and values of 1,000,000,000,006 tokens take 128 TB" in error and "--most" in error
 
 
 @pytest.mark.parametrize(
@@ -64,15 +65,15 @@ def test_generating_without_end_is_refused(book, capsys):
     ],
 )
 def test_the_size_of_a_cache_is_what_it_takes(options, each, monkeypatch):
-    asked = []
-    monkeypatch.setattr("qkv.model.transformer.need", lambda size, *_, **__: asked.append(size))
+    sizes = []
+    monkeypatch.setattr("qkv.model.transformer.require", lambda size, *_, **__: sizes.append(size))
     model = Transformer(Config(vocab=11, width=32, n_layer=3, n_head=4, **options))
     model.new_cache(2, 7)
-    assert asked == [3 * 2 * 7 * each * 4]
+    assert sizes == [3 * 2 * 7 * each * 4]
 
 
 @pytest.mark.parametrize(
-    ("error", "size"),
+    ("allocate", "size"),
     [
         (lambda: torch.empty(1 << 55), "144 PB"),
         (lambda: np.empty(1 << 55), "256. PiB"),
@@ -80,15 +81,15 @@ def test_the_size_of_a_cache_is_what_it_takes(options, each, monkeypatch):
         (lambda: [0] * (1 << 60), "more than there is"),
     ],
 )
-def test_what_libraries_say_of_full_memory_is_translated(error, size):
+def test_out_of_memory_errors_of_libraries_are_translated(allocate, size):
     with pytest.raises((RuntimeError, MemoryError)) as raised:
-        error()
-    told = memory.told(raised.value)
-    assert told is not None and size in str(told) and told.say("zh"), str(raised.value)
+        allocate()
+    problem = memory.explain(raised.value)
+    assert problem is not None and size in str(problem) and problem.say("zh"), str(raised.value)
 
 
 def test_another_error_stays_what_it_is():
-    assert memory.told(RuntimeError("shapes differ")) is None and memory.told(KeyError("out of memory")) is None
+    assert memory.explain(RuntimeError("shapes differ")) is None and memory.explain(KeyError("out of memory")) is None
 
 
 def test_a_limit_of_the_process_counts():
@@ -97,15 +98,15 @@ def test_a_limit_of_the_process_counts():
         "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize();"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), used + (100 << 20))); print(memory.free())"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 0 < int(told.stdout) <= 100 << 20
+    error = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < int(error.stdout) <= 100 << 20
 
 
-def test_need_says_both_sizes(monkeypatch):
+def test_require_names_both_sizes(monkeypatch):
     monkeypatch.setattr(memory, "free", lambda device=None: 3_000_000)
     with pytest.raises(Problem, match=r"4 TB .* 3 MB"):
-        memory.need(4_000_000_000_000, "it takes {size} and {free} is free")
-    memory.need(3_000_000, "it takes {size} and {free} is free")
+        memory.require(4_000_000_000_000, "it takes {size} and {free} is free")
+    memory.require(3_000_000, "it takes {size} and {free} is free")
 
 
 FAULTS = """
@@ -114,7 +115,7 @@ import numpy as np
 from qkv.process import memory
 
 if sys.argv[1] == "reuse":
-    memory.reuse()
+    memory.keep_freed_memory()
 for turn in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     np.ones(16_000_000)
@@ -124,6 +125,6 @@ print(pages)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
-def test_what_was_let_go_of_is_taken_again():
-    pages = [int(subprocess.check_output([sys.executable, "-c", FAULTS, how])) for how in ("reuse", "as it comes")]
+def test_freed_memory_is_reused():
+    pages = [int(subprocess.check_output([sys.executable, "-c", FAULTS, mode])) for mode in ("reuse", "as it comes")]
     assert pages[0] * 20 < pages[1]

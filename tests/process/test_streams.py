@@ -64,7 +64,7 @@ def test_mistakes_exit_with_2_when_nobody_can_read_the_sentence():
     assert run_without((2,), "no-such-verb")[:2] == (2, "")
 
 
-def test_descriptors_are_opened_for_children_and_open_ones_are_left_alone():
+def test_missing_descriptors_are_opened_for_children():
     script = (
         "import os, subprocess, sys\n"
         "from qkv.process.streams import open_missing_streams\n"

@@ -148,7 +148,7 @@ def test_a_browser_names_models_and_never_paths(client, model):
 def test_what_cannot_be_meant_is_a_sentence(client, told):
     frames = client.ask(**told)
     told, _ = frames[-1]
-    assert told["kind"] == "problem" and "bug of qkv" not in told["say"]["en"] and told["say"]["zh"]
+    assert told["kind"] == "problem" and "bug in qkv" not in told["say"]["en"] and told["say"]["zh"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff\xfe", b"7", b"[" * 100_000])

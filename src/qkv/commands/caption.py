@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..i18n import Problem, echo, language, say
 from .model_options import model_arguments, open_model
-from .output_path import FIGURES, check_place
+from .output_path import FIGURES, check_output
 
 EXAMPLES = [
     "qkv caption --demo",
@@ -15,7 +15,7 @@ EXAMPLES = [
     "qkv caption digit.png --demo --head 2",
 ]
 DEMO = Path(__file__).parent.parent / "demo" / "pictures"
-MADE_BY = "python tools/make_captioner.py"
+TRAINING_COMMAND = "python tools/make_captioner.py"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     """What is to be seen, in both languages, the reader's first."""
     for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm"))):
         if file is not None:
-            check_place(file, endings)
+            check_output(file, endings)
     picture = DEMO / "example.png" if options.demo and options.picture is None else options.picture
     if picture is None:
         raise Problem("give a picture, as in  {example}", example=EXAMPLES[1])
@@ -54,31 +54,31 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "caption", yes=options.yes)
     from ..tracing.study.caption_attention import caption
 
-    spoken = sorted(picture_tokens.TOLD_IN, key=lambda lang: lang != language())
-    told = [caption(model, tokenizer, pixels, lang, layer=options.layer, head=options.head) for lang in spoken]
+    languages = sorted(picture_tokens.TOLD_IN, key=lambda lang: lang != language())
+    captions = [caption(model, tokenizer, pixels, lang, layer=options.layer, head=options.head) for lang in languages]
     from ..draw import caption_picture as drawing
 
     if options.json:
-        looked = {
-            each.lang: {
-                "text": each.text,
-                "words": [{"word": word.word, "patches": word.patches.round(6).tolist()} for word in each.words],
+        attention = {
+            item.lang: {
+                "text": item.text,
+                "words": [{"word": word.word, "patches": word.patches.round(6).tolist()} for word in item.words],
             }
-            for each in told
+            for item in captions
         }
-        print(json.dumps({"picture": pixels.astype(int).tolist(), **looked}, ensure_ascii=False))
+        print(json.dumps({"picture": pixels.astype(int).tolist(), **attention}, ensure_ascii=False))
     else:
         if options.demo:
             echo(
                 "a small model that ships with qkv, it knows digits and four shapes; made by: {command}",
-                command=MADE_BY,
+                command=TRAINING_COMMAND,
             )
-        for each in told:
-            print(f"\n{each.text}\n{drawing.terminal(pixels, each)}")
+        for item in captions:
+            print(f"\n{item.text}\n{drawing.terminal(pixels, item)}")
     if options.png is not None:
-        drawing.figure(pixels, told, path=options.png)
+        drawing.figure(pixels, captions, path=options.png)
     if options.out is not None:
-        drawing.page(pixels, told, options.out, title=picture.name)
+        drawing.page(pixels, captions, options.out, title=picture.name)
     for file in (options.png, options.out):
         if file is not None and not options.json:
             echo("wrote {path}", path=file)

@@ -5,8 +5,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..i18n import Problem, echo, say
-from .model_options import Pace, check_choices, drawing, model_arguments, open_model
-from .text_input import whole
+from .model_options import SpeedMeter, check_sampling, model_arguments, open_model, sampling_options
+from .text_input import read_whole
 
 if TYPE_CHECKING:
     from ..model.transformer import Transformer
@@ -17,8 +17,8 @@ EXAMPLES = [
     'qkv chat "What is the capital of France?" --model smollm2',
     'qkv chat "Tell me a joke." --model model.gguf --system "You are a pirate." --temperature 0.8',
 ]
-DEFAULT = "smollm2"
-SMALL = 1000  # million parameters: below, a model knows little
+DEFAULT_MODEL = "smollm2"
+SMALL_MODEL = 1000  # million parameters: below, a model knows little
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,48 +48,48 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """One answer, or a conversation until the input ends."""
     if options.text is not None:
-        options.text = whole(options.text, None, EXAMPLES[1])
-    check_choices(options)
-    model, tokenizer = open_model(options.model or DEFAULT, "chat", yes=options.yes, int8=options.int8)
+        options.text = read_whole(options.text, None, EXAMPLES[1])
+    check_sampling(options)
+    model, tokenizer = open_model(options.model or DEFAULT_MODEL, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
         raise Problem(
             "{model} has no chat template among its files (chat_template.jinja, or a line in "
             "tokenizer_config.json), so how a chat is written for it isn't known: continue a text with  qkv "
             "generate",
-            model=options.model or DEFAULT,
+            model=options.model or DEFAULT_MODEL,
         )
-    if not options.quiet and (millions := model.count() / 1e6) < SMALL:
+    if not options.quiet and (millions := model.count() / 1e6) < SMALL_MODEL:
         echo(
             "{model} has {n} million parameters: so small a model writes whole sentences and often wrong ones, and little "
             "outside the language it was trained on.",
             sys.stderr,
-            model=options.model or DEFAULT,
+            model=options.model or DEFAULT_MODEL,
             n=f"{millions:.0f}" if millions >= 1 else f"{millions:.1f}",
         )
-    talk = Talk(model, tokenizer, options)
+    conversation = Conversation(model, tokenizer, options)
     if options.text is not None:
-        talk.answer(options.text)
+        conversation.answer(options.text)
         return
     if sys.stdin.isatty():
         echo(
             "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
-            model=options.model or DEFAULT,
+            model=options.model or DEFAULT_MODEL,
         )
-    while (said := _ask()) is not None:
-        if said == "/new":
-            talk.forget()
-        elif said == "/quit":
+    while (text := _read_line()) is not None:
+        if text == "/new":
+            conversation.forget()
+        elif text == "/quit":
             return
-        elif said:
-            kept = list(talk.messages)
+        elif text:
+            previous = list(conversation.messages)
             try:
-                talk.answer(said)
+                conversation.answer(text)
             except Problem as problem:  # one question can't be answered: the conversation goes on
-                talk.messages = kept
+                conversation.messages = previous
                 print(problem.say(), file=sys.stderr)
 
 
-def _ask() -> str | None:
+def _read_line() -> str | None:
     """The next line; None at the end of the input."""
     try:
         return input("> " if sys.stdin.isatty() else "").strip()
@@ -97,14 +97,14 @@ def _ask() -> str | None:
         return None
 
 
-class Talk:
+class Conversation:
     """A conversation: what was said so far, as messages."""
 
     def __init__(self, model: "Transformer", tokenizer: "Tokenizer", options: argparse.Namespace) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
         # Small models, which these are, lose the thread where a draw takes an unlikely word: asked for the capital of
         # France, SmolLM2 says Paris, and at temperature 0.2 with seed 0 it went on in broken French.
-        self.drawn = drawing(options, tokenizer, temperature=0.0)
+        self.sampling = sampling_options(options, tokenizer, temperature=0.0)
         self.messages: list[dict[str, str]] = []
         self.forget()
 
@@ -113,19 +113,19 @@ class Talk:
         system = self.options.system
         self.messages = [] if system is None else [{"role": "system", "content": system}]
 
-    def answer(self, said: str) -> None:
+    def answer(self, question: str) -> None:
         """Print the answer as it comes; Ctrl-C ends the answer, not the conversation."""
         from ..generation.decoding import stream
 
-        self.messages.append({"role": "user", "content": said})
+        self.messages.append({"role": "user", "content": question})
         ids = self._prompt()
-        options, pace = self.options, Pace(len(ids))
+        options, meter = self.options, SpeedMeter(len(ids))
         pieces: list[str] = []
-        coming = stream(
-            self.model, self.tokenizer, ids, most=options.most, **self.drawn, seed=options.seed, on_token=pace
+        stream_pieces = stream(
+            self.model, self.tokenizer, ids, most=options.most, **self.sampling, seed=options.seed, on_token=meter
         )
         try:
-            for piece in coming:
+            for piece in stream_pieces:
                 pieces.append(piece)
                 print(piece, end="", flush=True)
         except KeyboardInterrupt:
@@ -134,7 +134,7 @@ class Talk:
         print()
         self.messages.append({"role": "assistant", "content": "".join(pieces)})
         if not options.quiet:
-            pace.tell()
+            meter.report()
 
     def _prompt(self) -> list[int]:
         """The conversation as tokens; the oldest turns are forgotten when it outgrows the model's context."""

@@ -117,7 +117,7 @@ def _run(options: argparse.Namespace) -> int:
     from .check_targets import find_targets, list_targets
 
     settings = _settings(options)
-    known = _known(options)
+    baseline = _read_baseline(options)
     with _progress() as show:
         show(say("looking for attention"))
         targets = find_targets(options.targets)
@@ -129,18 +129,18 @@ def _run(options: argparse.Namespace) -> int:
     folders = [Path(target) for target in options.targets if Path(target).is_dir()]
     named = find_targets([target for target in options.targets if not Path(target).is_dir()]) if folders else targets
     results = _check(options, settings, targets, named)
-    _print(options, results, known, folders)
+    _print(options, results, baseline, folders)
     if results.checked < len(targets):
         complain(say("stopped after {n} of {files} files", n=results.checked, files=len(targets)))
         return 130
     reports = results.reports
-    for sentence in _count_known(reports, known) if not folders or options.json or options.markdown else ():
+    for sentence in _baseline_summary(reports, baseline) if not folders or options.json or options.markdown else ():
         complain(sentence)
-    for entry in known.stale(reports, folders):
-        complain(say("{file}: {entry} is not found any more; remove the entry", file=known.file, entry=entry))
+    for entry in baseline.stale(reports, folders):
+        complain(say("{file}: {entry} is not found any more; remove the entry", file=baseline.file, entry=entry))
     if options.write_baseline:
-        known = _write_baseline(options.write_baseline, reports)
-    return _exit_code(reports, results.required, known, options.fail_on)
+        baseline = _write_baseline(options.write_baseline, reports)
+    return _exit_code(reports, results.required, baseline, options.fail_on)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:
@@ -180,7 +180,7 @@ def _check(
     from ..doctor.isolated_check import examine
     from .check_fixes import fix
 
-    results, begun = Results(), 0
+    results, started = Results(), 0
     try:
         with _progress() as show:
             for file, names in targets.items():
@@ -188,9 +188,9 @@ def _check(
                 show(say("checking {target}", target=f"{count}{file}"), count and f"{count}{file}")
 
                 def progress(name: str, target: str = f"{count}{file}", line: str = count and f"{count}{file}") -> None:
-                    nonlocal begun
-                    begun += 1  # the first object of a single file needs no line: who asked knows what is checked
-                    line = line or (f"{target}:{name}" if begun > 1 else "")
+                    nonlocal started
+                    started += 1  # the first object of a single file needs no line: who asked knows what is checked
+                    line = line or (f"{target}:{name}" if started > 1 else "")
                     show(say("checking {target}", target=f"{target}:{name}"), line)
 
                 check = partial(examine, file, names or None, settings, seconds=options.seconds, progress=progress)
@@ -211,28 +211,28 @@ def _check(
     return results
 
 
-def _print(options: argparse.Namespace, results: Results, known: Baseline, folders: list[Path]) -> None:
+def _print(options: argparse.Namespace, results: Results, baseline: Baseline, folders: list[Path]) -> None:
     reports = results.reports
     nothing = len(results.unread) == len(reports)
     if results.fixed and not options.json:
         draw("\n\n".join(results.fixed) + "\n")
     if options.json or not nothing:
-        _show(reports, worst(reports), options, known)
+        _show(reports, worst(reports), options, baseline)
     if folders and not options.json and not options.markdown:
-        draw("\n" + _table(reports, known))
+        draw("\n" + _table(reports, baseline))
     if options.json or nothing:
         for problem in results.unread:
             complain(say("qkv: {sentence}", sentence=problem.say()))
 
 
-def _exit_code(reports: list[Report], required: list[Report], known: Baseline, fail_on: FailOn) -> int:
+def _exit_code(reports: list[Report], required: list[Report], baseline: Baseline, fail_on: FailOn) -> int:
     """1 if something fails the run, 2 if something that had to run could not, else 0.
 
     Known and silenced findings don't fail. What could not be run fails where it was named or its file was, where nothing
     at all could be run, and everywhere with `--fail-on unknown`.
     """
     level = FAIL_ON.index(fail_on)
-    if any(known.has_new(report) for report in reports):
+    if any(baseline.has_new(report) for report in reports):
         return 1
     if level >= 1 and any(
         report.verdict == "partly" and not is_silenced(report) and not _makes_masks(report) for report in reports
@@ -242,7 +242,7 @@ def _exit_code(reports: list[Report], required: list[Report], known: Baseline, f
     return 2 if any(report.verdict == "unknown" for report in must_run) else 0
 
 
-def _known(options: argparse.Namespace) -> Baseline:
+def _read_baseline(options: argparse.Namespace) -> Baseline:
     """The findings that are known, read before any work; a folder to write to that is not there is reported too."""
     if (new := options.write_baseline) is not None and (new.is_dir() or not new.absolute().parent.is_dir()):
         raise Problem("--write-baseline {file}: name a file in a folder that exists", file=new)
@@ -260,45 +260,51 @@ def _write_baseline(file: Path, reports: list[Report]) -> Baseline:
     return baseline
 
 
-def _table(reports: list[Report], known: Baseline) -> str:
+def _table(reports: list[Report], baseline: Baseline) -> str:
     """One line for each: its sign, its name, the mistakes and where."""
     room = max(width(report.target) for report in reports)
     lines = []
     for report in reports:
-        places = [f"{one.id} ({one.line})" if one.line and one.cell is None else one.id for one in report.findings]
-        are_known = known.are_known(report)
-        notes = [say("{id} known", id=one) if old else one for one, old in zip(places, are_known, strict=True)]
+        labels = [
+            f"{finding.id} ({finding.line})" if finding.line and finding.cell is None else finding.id
+            for finding in report.findings
+        ]
+        in_baseline = baseline.are_known(report)
+        notes = [
+            say("{id} known", id=finding) if is_old else finding
+            for finding, is_old in zip(labels, in_baseline, strict=True)
+        ]
         if report.verdict == "unknown" and _makes_masks(report):
             notes.append(say("makes masks: not checked"))
         lines.append(f"{SIGNS[report.verdict]} {left(report.target, room)}  {', '.join(notes)}".rstrip())
     count = {verdict: sum(report.verdict == verdict for report in reports) for verdict in SIGNS}
-    told = say("right {right}, as far as checked {partly}, wrong {wrong}, could not be run {unknown}", **count)
-    return "\n".join([*map(plain, lines), told, *_count_known(reports, known)])
+    totals = say("right {right}, as far as checked {partly}, wrong {wrong}, could not be run {unknown}", **count)
+    return "\n".join([*map(plain, lines), totals, *_baseline_summary(reports, baseline)])
 
 
 def _makes_masks(report: Report) -> bool:
     return report.adapted.get("kind") == "mask maker"
 
 
-def _count_known(reports: list[Report], known: Baseline) -> list[str]:
-    if not known.known:
+def _baseline_summary(reports: list[Report], baseline: Baseline) -> list[str]:
+    if not baseline.known:
         return []
-    return [say("known from {file}: {n}; they do not fail the run", file=known.file, n=known.count(reports))]
+    return [say("known from {file}: {n}; they do not fail the run", file=baseline.file, n=baseline.count(reports))]
 
 
 def _unknown(target: str, problem: Problem) -> Report:
     return Report(target, "unknown", problem=Message(problem.sentence, **problem.values))
 
 
-def _show(reports: list[Report], verdict: str, options: argparse.Namespace, known: Baseline | None = None) -> None:
+def _show(reports: list[Report], verdict: str, options: argparse.Namespace, baseline: Baseline | None = None) -> None:
     from ..draw.terminal_map import colours
 
     if options.json:
         contents = [report.json() for report in reports]
-        if options.baseline and known:
+        if options.baseline and baseline:
             for report, content in zip(reports, contents, strict=True):
-                for finding, is_known in zip(content["findings"], known.are_known(report), strict=True):
-                    finding["known"] = is_known
+                for finding, in_baseline in zip(content["findings"], baseline.are_known(report), strict=True):
+                    finding["known"] = in_baseline
         several = {"reports": contents, "verdict": verdict}
         text = json.dumps(contents[0] if len(contents) == 1 else several, ensure_ascii=False, indent=2)
     elif options.markdown:
@@ -319,13 +325,13 @@ def _progress() -> Iterator[Callable[..., None]]:
 
     Nothing appears in the first two seconds. Both go to stderr.
     """
-    text, line, printed, over = "", "", "", threading.Event()
-    begun, lock, on_terminal = time.monotonic(), threading.Lock(), sys.stderr.isatty()
+    text, line, printed, finished = "", "", "", threading.Event()
+    started, lock, on_terminal = time.monotonic(), threading.Lock(), sys.stderr.isatty()
 
     def show(new_text: str, new_line: str = "") -> None:
         nonlocal text, line
         text, line = new_text, new_line
-        if not on_terminal and time.monotonic() - begun > PATIENCE:
+        if not on_terminal and time.monotonic() - started > PATIENCE:
             print_line()
 
     def print_line() -> None:
@@ -336,18 +342,18 @@ def _progress() -> Iterator[Callable[..., None]]:
                 print(plain(line), file=sys.stderr, flush=True)
 
     def spin() -> None:
-        shown = False
+        is_visible = False
         for sign in itertools.cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"):
-            if over.wait(0.1):
+            if finished.wait(0.1):
                 break
-            if time.monotonic() - begun > PATIENCE:
-                shown = True
+            if time.monotonic() - started > PATIENCE:
+                is_visible = True
                 live(clip(f"{sign} {text}", width_of_terminal() - 1), sys.stderr)
-        if shown:
+        if is_visible:
             live("", sys.stderr)
 
     def print_late() -> None:
-        if not over.wait(PATIENCE):
+        if not finished.wait(PATIENCE):
             print_line()
 
     thread = threading.Thread(target=spin if on_terminal else print_late, daemon=True)
@@ -355,5 +361,5 @@ def _progress() -> Iterator[Callable[..., None]]:
     try:
         yield show
     finally:
-        over.set()
+        finished.set()
         thread.join()

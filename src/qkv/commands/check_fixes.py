@@ -15,8 +15,8 @@ def refuse_to_fix(file: Path) -> None:
     """Raise before any work if --fix can't write the file."""
     if file.suffix == ".ipynb":
         raise Problem("--fix changes .py files, and {file} is a notebook: take the patches from the report", file=file)
-    if os.path.lexists(kept := _backup(file)):  # also a link to nowhere: a write would follow it
-        raise Problem("{kept} is there already, where --fix would keep the file as it was: move it away", kept=kept)
+    if os.path.lexists(backup := _backup(file)):  # also a link to nowhere: a write would follow it
+        raise Problem("{kept} is there already, where --fix would keep the file as it was: move it away", kept=backup)
 
 
 def _backup(file: Path) -> Path:
@@ -55,8 +55,8 @@ def fix(file: Path, check: Callable[[], list[Report]], fixed: list[str]) -> list
             if isinstance(error, OSError):
                 raise Problem("{file} can't be written: {error}", file=error.filename, error=quoted(error)) from error
             raise
-        first = say(
+        summary = say(
             "{target}: {id} mended; the file as it was is {kept}", target=report.target, id=finding.id, kept=backup
         )
-        fixed.append("\n".join([first, *("  " + line for line in plain(finding.diff).split("\n"))]))
+        fixed.append("\n".join([summary, *("  " + line for line in plain(finding.diff).split("\n"))]))
     return reports

@@ -16,7 +16,7 @@ ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "fre
 
 def find_targets(targets: list[str]) -> dict[Path, list[str]]:
     """Return the names to check in each file; [] means all that looks like attention."""
-    wanted: dict[Path, list[str]] = {}
+    names_by_file: dict[Path, list[str]] = {}
     for target in targets:
         split = re.fullmatch(r"(.+?\.(?:py|pyw|ipynb|txt|md))(?::(.*))?", target, re.DOTALL)
         file, name = (split[1], split[2] or "") if split else (target, "")
@@ -25,36 +25,38 @@ def find_targets(targets: list[str]) -> dict[Path, list[str]]:
         if not file:
             raise Problem("name a file, as in  qkv check mymodel.py")
         if Path(file).is_dir():
-            wanted |= {one: [] for one in _below(Path(file)) if one not in wanted}
+            names_by_file |= {part: [] for part in _files_with_attention(Path(file)) if part not in names_by_file}
             continue
-        names = [one.strip() for one in name.split(",") if one.strip()]
-        before = wanted.get(Path(file))
-        whole = not names or before == []  # the file by itself asks for all that is in it
-        wanted[Path(file)] = [] if whole else list(dict.fromkeys([*(before or []), *names]))
-    return wanted
+        names = [part.strip() for part in name.split(",") if part.strip()]
+        previous = names_by_file.get(Path(file))
+        is_whole_file = not names or previous == []  # the file by itself asks for all that is in it
+        names_by_file[Path(file)] = [] if is_whole_file else list(dict.fromkeys([*(previous or []), *names]))
+    return names_by_file
 
 
 SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "venv", "env"}
 
 
-def _below(folder: Path) -> list[Path]:
+def _files_with_attention(folder: Path) -> list[Path]:
     """The files below a folder in which something looks like attention; not what was installed there."""
-    found, seen = [], 0
+    matches, files_read = [], 0
     for path, folders, files in os.walk(folder):
-        folders[:] = sorted(one for one in folders if not one.startswith(".") and one not in SKIPPED)
+        folders[:] = sorted(
+            folder_name for folder_name in folders if not folder_name.startswith(".") and folder_name not in SKIPPED
+        )
         for name in sorted(files):
             if name.endswith((".py", ".ipynb")) and not name.startswith("."):
-                seen += 1
+                files_read += 1
                 with suppress(Problem, OSError):  # no Python: nothing in it can be attention
                     if read(Path(path, name)).candidates():
-                        found.append(Path(path, name))
-    if not found:
+                        matches.append(Path(path, name))
+    if not matches:
         raise Problem(
             "in {folder} nothing looks like attention (files read: {seen}); name the file to check",
             folder=folder,
-            seen=seen,
+            seen=files_read,
         )
-    return found
+    return matches
 
 
 class Target(NamedTuple):
@@ -67,23 +69,23 @@ class Target(NamedTuple):
 
 def list_targets(targets: dict[Path, list[str]], as_json: bool) -> int:
     """Print what would be checked, each with its line, and return the exit code."""
-    found: list[Target] = []
+    listed: list[Target] = []
     for file, names in targets.items():
         source = read(file)
-        listed = names or source.candidates()
-        if not listed:
+        object_names = names or source.candidates()
+        if not object_names:
             raise Problem(
                 "{file} holds nothing that looks like attention (a softmax beside a product of matrices); to check a "
                 "class or function anyway, name it: qkv check {file}:NAME",
                 file=file,
             )
-        for name in listed:
+        for name in object_names:
             cell, line = source.place(source.node(name).lineno)
-            found.append(Target(f"{file}:{name}", line, cell))
+            listed.append(Target(f"{file}:{name}", line, cell))
     if as_json:
-        print(json.dumps([target._asdict() for target in found], ensure_ascii=False, indent=2))
+        print(json.dumps([target._asdict() for target in listed], ensure_ascii=False, indent=2))
         return 0
-    for target, line, cell in found:
+    for target, line, cell in listed:
         where = say("line {line}", line=line)
         if cell is not None:
             where = say("cell {cell}, {where}", cell=cell, where=where)

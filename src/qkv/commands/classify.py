@@ -6,7 +6,7 @@ import json
 from ..i18n import Problem, say
 from ..terminal import text_grid
 from .model_options import model_arguments, open_model
-from .text_input import answer_lines, lines, text_arguments
+from .text_input import answer_lines, read_lines, text_arguments
 
 EXAMPLES = [
     'qkv classify "A moving film" --model runs/classify-reviews-minilm',
@@ -19,14 +19,14 @@ BAR = 30  # columns of a probability of 1
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    text_arguments(parser, say("one or more texts"), nargs="*", lines=True)
+    text_arguments(parser, say("one or more texts"), nargs="*", by_line=True)
     model_arguments(parser)
     parser.add_argument("--json", action="store_true", help=say("as JSON"))
 
 
 def run(options: argparse.Namespace) -> int:
     """Each label with its probability; line by line, the likeliest label TAB its probability."""
-    rows = lines(options.text, options.file, EXAMPLES[0])
+    rows = read_lines(options.text, options.file, EXAMPLES[0])
     if rows is not None and options.json:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--json")
     model, tokenizer = open_model(options.model, "classify", yes=options.yes)
@@ -36,19 +36,19 @@ def run(options: argparse.Namespace) -> int:
     labels = model.config.output.labels
     if rows is not None:
 
-        def told(some: list[list[int]]) -> list[str]:
-            return [f"{labels[int(row.argmax())]}\t{float(row.max()):.4f}" for row in probabilities(model, some)]
+        def label_batch(batch: list[list[int]]) -> list[str]:
+            return [f"{labels[int(row.argmax())]}\t{float(row.max()):.4f}" for row in probabilities(model, batch)]
 
-        return answer_lines(say("reading"), rows, lambda row: text_ids(model, tokenizer, row), len, told)
-    found = classify(model, tokenizer, options.text)
+        return answer_lines(say("reading"), rows, lambda row: text_ids(model, tokenizer, row), len, label_batch)
+    predictions = classify(model, tokenizer, options.text)
     if options.json:
-        each = [{"text": text, "labels": shares} for text, shares in zip(options.text, found, strict=True)]
-        print(json.dumps(each, ensure_ascii=False, indent=2))
+        items = [{"text": text, "labels": shares} for text, shares in zip(options.text, predictions, strict=True)]
+        print(json.dumps(items, ensure_ascii=False, indent=2))
         return 0
-    wide = max(text_grid.width(label) for label in labels)
-    for text, shares in zip(options.text, found, strict=True):
+    label_width = max(text_grid.width(label) for label in labels)
+    for text, shares in zip(options.text, predictions, strict=True):
         if len(options.text) > 1:
             print(text)
         for label, share in shares.items():
-            print(f"  {text_grid.left(label, wide)}  {share:6.1%}  {'█' * round(BAR * share)}")
+            print(f"  {text_grid.left(label, label_width)}  {share:6.1%}  {'█' * round(BAR * share)}")
     return 0

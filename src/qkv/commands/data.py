@@ -82,9 +82,9 @@ def _list() -> None:
 
     rows = []
     for item in store.listing("data"):
-        place = store.path(item.name)
+        path = store.path(item.name)
         note = say(item.note)
-        rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(place or say("not here yet"))))
+        rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(path or say("not here yet"))))
     for line in text_grid.aligned(rows, words=range(5)):
         print(line.rstrip())
     print("\n" + say("Get one with  qkv data get NAME"))
@@ -99,10 +99,10 @@ def _prepare(options: argparse.Namespace) -> None:
     corpus = text.Corpus.of(*options.names)
     from ..train.reasons import REASONS
 
-    made = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
-    echo(REASONS[text.reason(options.tokenizer, made)], kind=made.kind, vocab=made.vocab)
-    made.save(options.out)
+    tokenizer = text.train_tokenizer(options.tokenizer, corpus, vocab=options.vocab)
+    echo(REASONS[text.reason(options.tokenizer, tokenizer)], kind=tokenizer.kind, vocab=tokenizer.vocab)
+    tokenizer.save(options.out)
     with bar(say("cutting the text into tokens")) as progress:
-        tokens = text.prepare(corpus, made, options.out, progress=progress)
+        tokens = text.prepare(corpus, tokenizer, options.out, progress=progress)
     counts = dict(train=len(tokens.train), validation=len(tokens.validation))
     echo("{train:,} tokens to learn from and {validation:,} to test with, in {folder}", folder=options.out, **counts)

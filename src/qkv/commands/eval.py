@@ -11,9 +11,9 @@ from ..i18n import Problem, _, echo, say
 from ..library import store
 from ..terminal import text_grid
 from ..terminal.progress import bar
-from .model_options import model_arguments, open_any, which_model, wrong_kind
-from .option_checks import check_range, given_options
-from .text_input import PIPE, check, hint_at_file, read
+from .model_options import missing_model, model_arguments, open_any, wrong_kind
+from .option_checks import check_range, explicit_options
+from .text_input import PIPE, check_text, hint_at_file, read_source
 
 if TYPE_CHECKING:
     from ..evaluation.text_metrics import Losses, PairScore, TextScore
@@ -29,8 +29,8 @@ EXAMPLES = [
     "qkv eval --model runs/classify-reviews-minilm --pairs reviews-test.tsv",
     "qkv eval --model smollm2 --text mybook.txt --json",
 ]
-OF_A_TEXT, OF_PAIRS = "context stride tokens", "beam most each"
-MOST = 128  # tokens of a translation, where nobody says how many
+TEXT_OPTIONS, PAIR_OPTIONS = "context stride tokens", "beam most each"
+DEFAULT_MOST = 128  # tokens of a translation, where nobody says how many
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,20 +68,20 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse what can't be meant before anything is loaded."""
     for name in ("context", "stride", "beam", "most"):
         check_range(f"--{name}", getattr(options, name), 1)
-    given = [each for each in (options.text, options.file, options.pairs) if each is not None]
-    if not given:
+    sources = [each for each in (options.text, options.file, options.pairs) if each is not None]
+    if not sources:
         raise Problem("say what to measure it on: --text FILE or --pairs TSV, as in  {example}", example=EXAMPLES[0])
-    if len(given) > 1:
+    if len(sources) > 1:
         raise Problem("give one thing to measure it on: a text, --text FILE or --pairs TSV")
-    wrong, what = (OF_A_TEXT, "--text") if options.pairs is not None else (OF_PAIRS, "--pairs")
-    for option in given_options(options, wrong):
-        raise Problem("{option} goes with {what}: leave it out", option=option, what=what)
+    names, needed = (TEXT_OPTIONS, "--text") if options.pairs is not None else (PAIR_OPTIONS, "--pairs")
+    for option in explicit_options(options, names):
+        raise Problem("{option} goes with {what}: leave it out", option=option, what=needed)
     if options.model is None:
-        raise which_model("eval")
+        raise missing_model("eval")
 
 
 def _text(options: argparse.Namespace) -> int:
-    text, name = _given(options)
+    text, name = _text_and_name(options)
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
     from ..evaluation.text_metrics import score_text
     from ..tracing.record.model_protocol import model_of
@@ -92,11 +92,11 @@ def _text(options: argparse.Namespace) -> int:
         score = score_text(model, tokenizer, text, context=options.context, stride=options.stride, progress=progress)
     pieces = _pieces(tokenizer, score) if options.tokens else []
     if options.json:
-        told = {"model": options.model, "text": name, **_numbers(score), "context": score.context}
-        told |= {"stride": score.stride, "windows": score.windows}
+        content = {"model": options.model, "text": name, **_numbers(score), "context": score.context}
+        content |= {"stride": score.stride, "windows": score.windows}
         if options.tokens:
-            told["pieces"] = [{"text": text, "loss": loss} for text, loss in pieces]
-        return _print_json(told)
+            content["pieces"] = [{"text": text, "loss": loss} for text, loss in pieces]
+        return _print_json(content)
     from ..tracing.views.token_labels import show
 
     for text, loss in pieces:
@@ -105,7 +105,7 @@ def _text(options: argparse.Namespace) -> int:
         print()
     size = dict(tokens=len(score.nats), bytes=score.spelled)
     echo("{model} on {name}: {tokens:,} tokens, {bytes:,} bytes", model=options.model, name=name, **size)
-    _tell(score)
+    _print_losses(score)
     if score.windows > 1:
         echo(
             "read in {score.windows:,} windows of {score.context:,} tokens, a new one every {score.stride:,}: each token is "
@@ -116,14 +116,14 @@ def _text(options: argparse.Namespace) -> int:
     return 0
 
 
-def _given(options: argparse.Namespace) -> tuple[str, str]:
+def _text_and_name(options: argparse.Namespace) -> tuple[str, str]:
     """The text, and what it is called."""
     if options.file is not None and options.file != PIPE:
-        text, name = read(options.file), options.file
+        text, name = read_source(options.file), options.file
     elif options.text in (None, PIPE):
-        text, name = read(PIPE), PIPE
+        text, name = read_source(PIPE), PIPE
     else:
-        check(options.text)
+        check_text(options.text)
         hint_at_file(options.text)
         text, name = options.text, text_grid.clip(options.text, 40)
     if not text.strip():
@@ -162,14 +162,14 @@ def _pairs(options: argparse.Namespace) -> int:
 
     if notice := without_metrics():
         warnings.warn(notice, stacklevel=1)
-    most = MOST if options.most is None else options.most
+    most = DEFAULT_MOST if options.most is None else options.most
     with bar(say("translating")) as progress:
         score = score_pairs(model, tokenizer, pairs, width=options.beam, most=most, progress=progress)
     problems = _print_problems([*problems, *score.problems])
     if options.json:
         return _print_json(_pairs_as_json(options, score, most, problems), problems)
     _print_pairs(options, score, most)
-    return _print_left_out(problems)
+    return _report_skipped(problems)
 
 
 def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Problem]]:
@@ -184,16 +184,16 @@ def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
     return [{"line": line, "problem": str(problem)} for line, problem in problems]
 
 
-def _print_left_out(problems: list[tuple[int, Problem]]) -> int:
+def _report_skipped(problems: list[tuple[int, Problem]]) -> int:
     """Say how many lines were left out; gives the exit code."""
     if problems:
         echo("lines left out, as named above: {n}", sys.stderr, n=len(problems))
     return 1 if problems else 0
 
 
-def _print_json(told: dict[str, Any], problems: Sequence[object] = ()) -> int:
+def _print_json(content: dict[str, Any], problems: Sequence[object] = ()) -> int:
     """Print it; gives the exit code."""
-    print(json.dumps(told, ensure_ascii=False, indent=2))
+    print(json.dumps(content, ensure_ascii=False, indent=2))
     return 1 if problems else 0
 
 
@@ -234,7 +234,7 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
         tokens=len(score.nats),
         bytes=score.spelled,
     )
-    _tell(score)
+    _print_losses(score)
     for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
         if metric is not None:
             print(f"{word} {metric.score:.2f}  ({metric.signature})")
@@ -259,28 +259,28 @@ def _labels(
 ) -> int:
     from ..evaluation.classification import score_labels
 
-    for option in given_options(options, "beam most"):
+    for option in explicit_options(options, "beam most"):
         raise Problem("{option} goes with translations: leave it out for a classifier", option=option)
     with bar(say("reading {name}", name=options.pairs)) as progress:
         score = score_labels(model, tokenizer, pairs, progress=progress)
     problems = _print_problems([*problems, *score.problems])
     if options.json:
-        told: dict[str, object] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
-        told |= {"accuracy": score.accuracy, "macro_f1": score.macro_f1, "loss": score.loss}
-        told["classes"] = [each._asdict() for each in score.classes]
-        told |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
-        told["skipped"] = _skipped(problems)
-        told["each"] = [
+        content: dict[str, object] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
+        content |= {"accuracy": score.accuracy, "macro_f1": score.macro_f1, "loss": score.loss}
+        content["classes"] = [each._asdict() for each in score.classes]
+        content |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
+        content["skipped"] = _skipped(problems)
+        content["each"] = [
             {"line": each.line, "text": each.text, "label": each.label, "said": score.said(each)}
             | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
             for each in score.lines
         ]
-        return _print_json(told, problems)
+        return _print_json(content, problems)
     for each in score.lines if options.each else ():
-        said = score.said(each)
-        share = each.shares[score.labels.index(said)]
-        right = "✓" if said == each.label else f"✗ {say('wanted: {target}', target=each.label)}"
-        print(f"{each.line:6}  {share:6.1%}  {said}  {right}  {each.text}")
+        predicted = score.said(each)
+        share = each.shares[score.labels.index(predicted)]
+        right = "✓" if predicted == each.label else f"✗ {say('wanted: {target}', target=each.label)}"
+        print(f"{each.line:6}  {share:6.1%}  {predicted}  {right}  {each.text}")
     if options.each:
         print()
     echo("{model} on {name}: {n:,} texts", model=options.model, name=options.pairs, n=len(score.lines))
@@ -293,7 +293,7 @@ def _labels(
     echo("confusion: a line for what a text is, a column for what it was told to be")
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
-    return _print_left_out(problems)
+    return _report_skipped(problems)
 
 
 def _table(rows: list[list[str]]) -> None:
@@ -307,7 +307,9 @@ def _numbers(score: "Losses") -> dict[str, float]:
     return {"tokens": len(score.nats), "bytes": score.spelled, **numbers}
 
 
-def _tell(score: "Losses") -> None:
+def _print_losses(score: "Losses") -> None:
     perplexity = f"{score.perplexity:.4g}" if score.perplexity >= 1000 else f"{score.perplexity:.3f}"
-    told = _("loss {score.loss:.4f} nats per token · perplexity {perplexity} · {score.bits_per_byte:.4f} bits per byte")
-    echo(told, score=score, perplexity=perplexity)
+    sentence = _(
+        "loss {score.loss:.4f} nats per token · perplexity {perplexity} · {score.bits_per_byte:.4f} bits per byte"
+    )
+    echo(sentence, score=score, perplexity=perplexity)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..i18n import Problem, _, echo, say
 from ..terminal import text_grid
 from .model_options import model_arguments, open_model
-from .text_input import answer_lines, lines, text_arguments
+from .text_input import answer_lines, read_lines, text_arguments
 
 if TYPE_CHECKING:
     from ..model.transformer import Transformer
@@ -33,14 +33,14 @@ PIECES = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    text_arguments(parser, say("a text with [MASK] in it"), lines=True)
+    text_arguments(parser, say("a text with [MASK] in it"), by_line=True)
     model_arguments(parser)
     parser.add_argument("--top", type=int, metavar="K", help=say("how many guesses (5)"))
 
 
 def run(options: argparse.Namespace) -> int:
     """For each [MASK], the likeliest words with their probabilities; line by line, each line with the likeliest put in."""
-    rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
+    rows = read_lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if rows is not None and options.top is not None:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--top")
     if options.top is not None and options.top < 1:
@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
 
     for number, guesses in enumerate(fill(model, tokenizer, options.text, k=5 if options.top is None else options.top)):
         print(f"[MASK] {number + 1}")
-        wide = max(text_grid.width(word) for word, _ in guesses)
+        word_width = max(text_grid.width(word) for word, _ in guesses)
         for word, probability in guesses:
-            print(f"  {text_grid.left(word, wide)}  {probability:6.1%}  {'█' * round(30 * probability)}")
+            print(f"  {text_grid.left(word, word_width)}  {probability:6.1%}  {'█' * round(30 * probability)}")
     if tokenizer.kind in PIECES:
         echo(PIECES[tokenizer.kind], sys.stderr, n=tokenizer.vocab)
     return 0
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def _lines(model: "Transformer", tokenizer: "Tokenizer", rows: list[str]) -> int:
     from ..generation.decoding import guess, masked_ids
 
-    def filled(row: str, ids: list[int]) -> str:
+    def fill_row(row: str, ids: list[int]) -> str:
         for guesses in guess(model, tokenizer, ids, 1):
             row = tokenizer.put_in(row, guesses[0][0])
         return row
@@ -73,5 +73,5 @@ def _lines(model: "Transformer", tokenizer: "Tokenizer", rows: list[str]) -> int
         rows,
         lambda row: (row, masked_ids(model, tokenizer, row)),
         lambda ready: len(ready[1]),
-        lambda some: [filled(*each) for each in some],
+        lambda batch: [fill_row(*pair) for pair in batch],
     )

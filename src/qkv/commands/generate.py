@@ -6,8 +6,8 @@ import warnings
 from typing import TYPE_CHECKING
 
 from ..i18n import Notice, Problem, echo, say
-from .model_options import Pace, check_choices, drawing, model_arguments, open_model
-from .text_input import answer_lines, lines, text_arguments
+from .model_options import SpeedMeter, check_sampling, model_arguments, open_model, sampling_options
+from .text_input import answer_lines, read_lines, text_arguments
 
 if TYPE_CHECKING:
     from ..model.transformer import Transformer
@@ -20,13 +20,13 @@ EXAMPLES = [
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
     "qkv generate --text beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
 ]
-USUAL = 200  # new tokens, where nobody says how many and the model has room
+DEFAULT_MOST = 200  # new tokens, where nobody says how many and the model has room
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    text_arguments(parser, say("how it begins"), lines=True)
+    text_arguments(parser, say("how it begins"), by_line=True)
     model_arguments(parser)
     add(
         "--most",
@@ -51,49 +51,51 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the text as it grows, then how fast it came; line by line, each beginning with what follows it."""
-    rows = lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
-    check_choices(options)
+    rows = read_lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
+    check_sampling(options)
     if options.quiet:
         warnings.simplefilter("ignore", Notice)
     model, tokenizer = open_model(options.model, "generate", yes=options.yes, int8=options.int8)
     from ..generation.decoding import complete, stream
 
-    how = dict(stop=options.stop) | drawing(options, tokenizer, temperature=0.8)
-    most = USUAL if options.most is None else options.most
+    sampling = dict(stop=options.stop) | sampling_options(options, tokenizer, temperature=0.8)
+    most = DEFAULT_MOST if options.most is None else options.most
     if rows is not None:
         return answer_lines(
             say("generating"),
             rows,
             lambda row: (row, _prompt(model, tokenizer, row, most)),
-            lambda ready: len(ready[1]) + most,
-            lambda some: [
-                row + said
-                for (row, _), said in zip(
-                    some,
-                    complete(model, tokenizer, [i for _, i in some], seed=[options.seed] * len(some), most=most, **how),
+            lambda prompt: len(prompt[1]) + most,
+            lambda batch: [
+                row + continuation
+                for (row, _), continuation in zip(
+                    batch,
+                    complete(
+                        model, tokenizer, [i for _, i in batch], seed=[options.seed] * len(batch), most=most, **sampling
+                    ),
                     strict=True,
                 )
             ],
         )
     ids = _prompt(model, tokenizer, options.text, 1 if options.most is None else most)
     if options.most is None and None in model.config.windows:  # a window goes on for ever
-        most = min(USUAL, model.config.context - len(ids) + 1)
+        most = min(DEFAULT_MOST, model.config.context - len(ids) + 1)
     print(options.text, end="", flush=True)
-    pace = Pace(len(ids))
-    with warnings.catch_warnings(record=True) as noticed:  # they would stand in the middle of the text
-        for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=pace, most=most, **how):
+    meter = SpeedMeter(len(ids))
+    with warnings.catch_warnings(record=True) as caught:  # they would stand in the middle of the text
+        for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=meter, most=most, **sampling):
             print(piece, end="", flush=True)
     print()
-    for each in noticed:
+    for each in caught:
         warnings.warn(each.message, stacklevel=1)
     if not options.quiet:
-        if options.most is None and pace.made == most < USUAL:
+        if options.most is None and meter.count == most < DEFAULT_MOST:
             echo(
                 "(that fills the model's context of {context} tokens; --most N goes on, into lengths it never learned)",
                 sys.stderr,
                 context=model.config.context,
             )
-        pace.tell()
+        meter.report()
     return 0
 
 

@@ -8,9 +8,9 @@ from ..i18n import echo, say
 from ..terminal import text_grid
 from ..terminal.progress import bar
 from ..tracing.views.token_labels import PARTS
-from .model_options import model_arguments, open_any, which_model
+from .model_options import missing_model, model_arguments, open_any
 from .option_checks import check_range
-from .text_input import PIPE, text_arguments, whole
+from .text_input import PIPE, read_whole, text_arguments
 
 if TYPE_CHECKING:
     from ..tracing.study.ablation import Importance
@@ -19,7 +19,10 @@ EXAMPLES = [
     'qkv importance "The cat sat on the mat because it was tired" --model smollm2',
     "qkv importance --model runs/lm-mybook --text mybook.txt --keep importance.jsonl",
 ]
-PIECE, MOST = 256, 2048  # a file is taken in pieces of so many tokens, or of the context; and so many in all
+PIECE_TOKENS, MAX_TOKENS = (
+    256,
+    2048,
+)  # a file is taken in pieces of so many tokens, or of the context; and so many in all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,36 +38,41 @@ def run(options: argparse.Namespace) -> None:
     """Switch each head off in turn and list those that were missed most."""
     check_range("--top", options.top, 1)
     if options.model is None:
-        raise which_model("importance")
-    text, long = whole(options.text, options.file, EXAMPLES[0]), options.file is not None or options.text == PIPE
+        raise missing_model("importance")
+    text, is_long = (
+        read_whole(options.text, options.file, EXAMPLES[0]),
+        options.file is not None or options.text == PIPE,
+    )
     model, tokenizer = open_any(options.model, yes=options.yes)
     from ..tracing.record.model_protocol import model_of
     from ..tracing.record.tokenizer_protocol import reader_of
     from ..tracing.study.ablation import importance
 
     texts: list[str | list[int]] = [text]
-    asked = model_of(model)
-    if long and asked.kind == "decoder":
+    adapter = model_of(model)
+    if is_long and adapter.kind == "decoder":
         ids = reader_of(tokenizer).ids(text, framed=False)
-        piece = min(PIECE, asked.context or PIECE)
+        piece = min(PIECE_TOKENS, adapter.context or PIECE_TOKENS)
         texts = [ids[i : i + piece] for i in range(0, len(ids), piece) if len(ids[i : i + piece]) > 1]
-        texts = texts[: max(MOST // piece, 1)]
+        texts = texts[: max(MAX_TOKENS // piece, 1)]
         echo("{used} of the file's {tokens} tokens are used", used=sum(map(len, texts)), tokens=len(ids))
     with bar(say("switching heads off")) as progress:
-        found = importance(model, texts, tokenizer, progress=progress, resume=options.keep)
+        importances = importance(model, texts, tokenizer, progress=progress, resume=options.keep)
     echo(
         "{n} heads of {model}, by how much the loss on this text changes without each (layer.head, both from 0):",
-        n=len(found),
+        n=len(importances),
         model=options.model,
     )
-    shown = found[: options.top]
-    wide = max(text_grid.width(_name(row)) for row in shown)
-    largest = max((abs(row.change) for row in shown), default=0.0) or 1.0
-    for row in shown:
-        name = text_grid.left(_name(row), wide)
+    rows = importances[: options.top]
+    name_width = max(text_grid.width(_name(row)) for row in rows)
+    largest = max((abs(row.change) for row in rows), default=0.0) or 1.0
+    for row in rows:
+        name = text_grid.left(_name(row), name_width)
         print(f"  {name}  {row.change:+.4f}  {'█' * round(30 * max(row.change, 0) / largest)}")
-    helped = sum(row.change > 0 for row in found)
-    echo("{helped} heads lower the loss, {others} don't, on this text.", helped=helped, others=len(found) - helped)
+    helped = sum(row.change > 0 for row in importances)
+    echo(
+        "{helped} heads lower the loss, {others} don't, on this text.", helped=helped, others=len(importances) - helped
+    )
 
 
 def _name(row: "Importance") -> str:

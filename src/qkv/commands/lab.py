@@ -11,7 +11,7 @@ from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
 from ..terminal import text_grid
 from ..terminal.progress import bar
-from .output_path import FIGURES, check_place
+from .output_path import FIGURES, check_output
 
 EXAMPLES = [
     "qkv lab",
@@ -22,14 +22,14 @@ EXAMPLES = [
     'qkv lab seq2seq --date "二〇二六年十一月十五日"',
     "qkv lab heads --help",
 ]
-WORTH_SAYING = 2  # seconds
+SLOW = 2  # seconds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes: the name of an experiment, and behind it that experiment's own sizes."""
-    chosen = parser.add_subparsers(dest="experiment", metavar=say("experiment"), help=say("one of these:"))
+    experiments = parser.add_subparsers(dest="experiment", metavar=say("experiment"), help=say("one of these:"))
     for name, (line, sizes, example) in EXPERIMENTS.items():
-        own = chosen.add_parser(
+        subparser = experiments.add_parser(
             name,
             help=say(line),
             description=say(line),
@@ -39,18 +39,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )
         for size in sizes:
             # A switch may stand alone, or be given as 1 or 0.
-            alone: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
-            own.add_argument(
-                size.option, dest=size.name, metavar=_metavar(size), help=say(size.means) + _default(size), **alone
+            switch_options: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
+            subparser.add_argument(
+                size.option,
+                dest=size.name,
+                metavar=_metavar(size),
+                help=say(size.means) + _default(size),
+                **switch_options,
             )
-        own.add_argument(
+        subparser.add_argument(
             "-o",
             "--out",
             type=Path,
             metavar="FIGURE",
             help=say("the figure: .png, .svg or .pdf (out/lab-{name}.png)", name=name),
         )
-        own.add_argument("--json", action="store_true", help=say("the numbers as JSON"))
+        subparser.add_argument("--json", action="store_true", help=say("the numbers as JSON"))
 
 
 def _metavar(size: Size) -> str:
@@ -62,8 +66,8 @@ def _metavar(size: Size) -> str:
 def _default(size: Size) -> str:
     if size.default in (None, "") or size.switch:
         return ""
-    shown = ",".join(map(str, size.default)) if isinstance(size.default, tuple) else f"{size.default}"
-    return say(" ({shown})", shown=shown).replace("%", "%%")
+    text = ",".join(map(str, size.default)) if isinstance(size.default, tuple) else f"{size.default}"
+    return say(" ({shown})", shown=text).replace("%", "%%")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -77,30 +81,30 @@ def run(options: argparse.Namespace) -> None:
         if sizes[size.name] is not None:
             sizes[size.name] = checked(size, sizes[size.name])
     out = options.out or Path("out") / f"lab-{name}.png"
-    check_place(out, FIGURES)
+    check_output(out, FIGURES)
     out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
     with bar(say("measuring {name}", name=name)) as progress:
-        found: dict[str, Any] = measured(name, _announced(name, progress), **sizes)
-        told = experiment(name)
-        told.draw(found, out)
+        results: dict[str, Any] = measured(name, _with_estimate(name, progress), **sizes)
+        module = experiment(name)
+        module.draw(results, out)
     if options.json:
-        print(json.dumps(found | {"shows": told.shows(found), "figure": str(out)}, ensure_ascii=False))
+        print(json.dumps(results | {"shows": module.shows(results), "figure": str(out)}, ensure_ascii=False))
         return
     from ..lab.report import wrapped
 
-    for table in told.tables(found):
+    for table in module.tables(results):
         print(f"{table}\n")
-    print(wrapped(told.shows(found)) + "\n")
+    print(wrapped(module.shows(results)) + "\n")
     echo("wrote {path}", path=out)
 
 
-def _announced(name: str, progress: Progress) -> Progress:
+def _with_estimate(name: str, progress: Progress) -> Progress:
     """The same, but what the first small step promises is said once."""
     expected = None
 
-    def announce(done: float, total: float) -> None:
+    def report(done: float, total: float) -> None:
         nonlocal expected
-        if expected is None and total >= WORTH_SAYING:
+        if expected is None and total >= SLOW:
             echo(
                 "{name} will take about {seconds} s here, by a first small step",
                 sys.stderr,
@@ -110,12 +114,12 @@ def _announced(name: str, progress: Progress) -> Progress:
         expected = total
         progress(done, total)
 
-    return announce
+    return report
 
 
 def listing() -> str:
     """The experiments with one line each."""
-    wide = max(map(len, EXPERIMENTS)) + 2
+    column = max(map(len, EXPERIMENTS)) + 2
     lines = [
         say(
             "Measured experiments. Each prints a table, draws a figure and says what was measured, with your own sizes:"
@@ -123,5 +127,5 @@ def listing() -> str:
         "",
     ]
     for name, (line, _, example) in EXPERIMENTS.items():
-        lines += [f"  {text_grid.left(name, wide)}{say(line)}", f"  {'':{wide}}{example}", ""]
+        lines += [f"  {text_grid.left(name, column)}{say(line)}", f"  {'':{column}}{example}", ""]
     return "\n".join([*lines, say("The sizes of one: qkv lab EXPERIMENT --help")])

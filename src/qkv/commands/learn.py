@@ -23,7 +23,7 @@ EXAMPLES = [
     "qkv learn solution 7",
     "qkv learn reset 7",
 ]
-LINES, CHARACTERS = 20, 2000  # more that somebody's code prints isn't shown
+MAX_LINES, MAX_CHARACTERS = 20, 2000  # more that somebody's code prints isn't shown
 ACTIONS = ("check", "hint", "watch", "solution", "reset")
 ALL_SOLVED = _("All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.")
 
@@ -80,11 +80,11 @@ def run(options: argparse.Namespace) -> int:
     name = lesson.find(which[0]) if which else folder.current
     if name is None:
         raise Problem("all exercises are solved; say which one, as in  qkv learn {what} 3", what=what)
-    place = Path(which[0]) if which and Path(which[0]).is_file() else folder.file(name)
+    file = Path(which[0]) if which and Path(which[0]).is_file() else folder.file(name)
     if what == "check":
-        return _check(folder, place, name)
+        return _check(folder, file, name)
     if what == "watch":
-        return _watch(folder, place, name)
+        return _watch(folder, file, name)
     return {"hint": _hint, "solution": _solution, "reset": _reset}[what](folder, name, options.yes)
 
 
@@ -118,84 +118,84 @@ def _show(folder: Folder, word: str) -> int:
         "Open {file} in an editor, fill it in, then\n  qkv learn check{more}      grade it\n  qkv learn "
         "watch{more}      grade it on every save\n  qkv learn hint{more}       a hint, stronger each time",
         file=folder.file(name),
-        more=_more(folder, name),
+        more=_argument(folder, name),
     )
     return 0
 
 
-def _more(folder: Folder, name: str) -> str:
+def _argument(folder: Folder, name: str) -> str:
     """What to type behind an action: nothing for the current exercise."""
     return "" if name == folder.current else f" {lesson.number(name)}"
 
 
-def _check(folder: Folder, place: Path, name: str) -> int:
+def _check(folder: Folder, file: Path, name: str) -> int:
     from ..lessons.grading_process import run as grade_elsewhere
 
-    if not place.is_file():
-        raise Problem("{file} isn't there: qkv learn {number} puts it there", file=place, number=lesson.number(name))
-    if b"\x00" in place.read_bytes()[:10000]:
-        raise Problem("{file} is not a text file", file=place)
-    grade = grade_elsewhere(name, place)
+    if not file.is_file():
+        raise Problem("{file} isn't there: qkv learn {number} puts it there", file=file, number=lesson.number(name))
+    if b"\x00" in file.read_bytes()[:10000]:
+        raise Problem("{file} is not a text file", file=file)
+    grade = grade_elsewhere(name, file)
     if grade.verdict == "right":
         folder.solve(name)
     elif grade.step:
         folder.stumble(name, grade.step)
-    _tell(folder, name, grade)
+    _print_grade(folder, name, grade)
     return grade.exit_code
 
 
-def _tell(folder: Folder, name: str, grade: "Grade") -> None:
+def _print_grade(folder: Folder, name: str, grade: "Grade") -> None:
     title = lesson.COURSE[lesson.number(name) - 1].title
     echo(VERDICTS[grade.verdict], number=lesson.number(name), title=title, passed=grade.passed, total=grade.total)
-    for sentence in grade.says:
-        print("  " + say(sentence).replace("\n", "\n  "))
-    if grade.lines > LINES or len(grade.printed) > CHARACTERS:
+    for note in grade.says:
+        print("  " + say(note).replace("\n", "\n  "))
+    if grade.lines > MAX_LINES or len(grade.printed) > MAX_CHARACTERS:
         print("  " + say("(your code printed {lines} lines; not shown)", lines=grade.lines))
     elif grade.printed.strip():
         print("  " + say("Your code printed:\n{text}", text=grade.printed.rstrip()).replace("\n", "\n    "))
     if grade.verdict != "right":
-        print("  " + say("More help: qkv learn hint{more}", more=_more(folder, name)))
+        print("  " + say("More help: qkv learn hint{more}", more=_argument(folder, name)))
     elif folder.current is None:
         print("  " + say(ALL_SOLVED, last=len(lesson.COURSE)))
     else:
-        coming = lesson.COURSE[lesson.number(folder.current) - 1]
-        told = _("Next: exercise {number}, {title}:  qkv learn")
-        print("  " + say(told, number=lesson.number(folder.current), title=coming.title))
+        following = lesson.COURSE[lesson.number(folder.current) - 1]
+        next_line = _("Next: exercise {number}, {title}:  qkv learn")
+        print("  " + say(next_line, number=lesson.number(folder.current), title=following.title))
 
 
-def _watch(folder: Folder, place: Path, name: str) -> int:
+def _watch(folder: Folder, file: Path, name: str) -> int:
     """Grade now and whenever the file changes; a solved one is followed by the next, which is copied."""
-    if not place.exists():
+    if not file.exists():
         folder.copy(name)
-    print(say("watching {file}: graded on every save; Ctrl-C ends it", file=place), flush=True)
-    seen = None
+    print(say("watching {file}: graded on every save; Ctrl-C ends it", file=file), flush=True)
+    last_stamp = None
     try:
         while True:
-            now = _stamp(place)
-            if now != seen and now is not None:
-                if seen is not None:
+            stamp = _stamp(file)
+            if stamp != last_stamp and stamp is not None:
+                if last_stamp is not None:
                     print()
-                seen = now
-                code = _check(folder, place, name)
+                last_stamp = stamp
+                code = _check(folder, file, name)
                 sys.stdout.flush()
                 if code == 0:
                     if folder.current is None:
                         return 0
                     name = folder.current
-                    place, seen = folder.file(name), None
+                    file, last_stamp = folder.file(name), None
                     folder.copy(name)
-                    seen = _stamp(place)
-                    print("\n" + say("watching {file}: graded on every save; Ctrl-C ends it", file=place), flush=True)
+                    last_stamp = _stamp(file)
+                    print("\n" + say("watching {file}: graded on every save; Ctrl-C ends it", file=file), flush=True)
             time.sleep(0.3)
     except KeyboardInterrupt:
         print("\n" + say("no longer watching"))
         return 0
 
 
-def _stamp(place: Path) -> tuple[int, int] | None:
+def _stamp(file: Path) -> tuple[int, int] | None:
     """When it was last written; None while an editor is just replacing it."""
     try:
-        state = place.stat()
+        state = file.stat()
     except FileNotFoundError:
         return None
     return state.st_mtime_ns, state.st_size
@@ -222,34 +222,34 @@ def _hint(folder: Folder, name: str, yes: bool) -> int:
 
 
 def _solution(folder: Folder, name: str, yes: bool) -> int:
-    place = folder.path / "solutions" / lesson.filename(name)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    file = folder.path / "solutions" / lesson.filename(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
     text = lesson.write(name, solved=True)
-    write_file(place, text)
+    write_file(file, text)
     print(text)
-    echo("A solution, also in {file}", file=place)
+    echo("A solution, also in {file}", file=file)
     return 0
 
 
 def _reset(folder: Folder, name: str, yes: bool) -> int:
-    place = folder.file(name)
-    if place.exists() and not folder.untouched(name) and not yes:
+    file = folder.file(name)
+    if file.exists() and not folder.untouched(name) and not yes:
         if not sys.stdin.isatty():
-            raise Problem("nobody is there to ask: add --yes to reset {file}", file=place)
+            raise Problem("nobody is there to ask: add --yes to reset {file}", file=file)
         answer = input(
             say(
                 "{file} goes back to how it was at first; yours is kept under {backups}. Go on? [y/N] ",
-                file=place,
+                file=file,
                 backups=folder.path / "backups",
             )
         )
         if answer.strip().lower() not in ("y", "yes", "是", "好"):
             echo("left as it is")
             return 0
-    kept = folder.reset(name)
+    backup = folder.reset(name)
     echo(
-        _("{file} is as it was at first; yours is in {kept}") if kept else _("{file} is as it was at first"),
-        file=place,
-        kept=kept,
+        _("{file} is as it was at first; yours is in {kept}") if backup else _("{file} is as it was at first"),
+        file=file,
+        kept=backup,
     )
     return 0

@@ -40,12 +40,12 @@ def run(options: argparse.Namespace) -> None:
         check_range(option, value, 1, 4096)
     rules = [masks.parse(text) for text in options.mask]
     if len(rules) > 1:
-        whole = rules[0]
+        combined = rules[0]
         for rule in rules[1:]:
-            whole = whole & rule
-        rules.append(whole)
+            combined = combined & rule
+        rules.append(combined)
     if options.json:
-        print(json.dumps([_plain(rule, n, m) for rule in rules], ensure_ascii=False))
+        print(json.dumps([_as_json(rule, n, m) for rule in rules], ensure_ascii=False))
         return
     for rule in rules:
         batch = rule.size()[0] if rule.batched else 1
@@ -63,6 +63,6 @@ def run(options: argparse.Namespace) -> None:
         )
 
 
-def _plain(rule: masks.Mask, n: int, m: int) -> dict[str, object]:
+def _as_json(rule: masks.Mask, n: int, m: int) -> dict[str, object]:
     batch = rule.size()[0] if rule.batched else 1
     return {"mask": repr(rule), "allowed": rule.array(n, m, batch=batch)[:, 0].tolist()}

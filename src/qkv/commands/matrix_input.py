@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..i18n import Problem, _, all_of
 
 # What a file may hold beside q, k, v and beside x.
-BESIDE_Q = ("q", "k", "v", "mask", "names", "memory_names")
-BESIDE_X = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
+QKV_KEYS = ("q", "k", "v", "mask", "names", "memory_names")
+X_KEYS = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
 
 
 def read_matrices(file: str) -> dict[str, ArrayLike]:
@@ -27,16 +27,16 @@ def read_matrices(file: str) -> dict[str, ArrayLike]:
             file=file,
             keys=all_of(tables) if tables else "{}",
         )
-    known = BESIDE_X if "x" in tables else BESIDE_Q
+    allowed = X_KEYS if "x" in tables else QKV_KEYS
     for key in tables:
-        if key not in known:
-            near = difflib.get_close_matches(key.lower(), known, n=1)
+        if key not in allowed:
+            near = difflib.get_close_matches(key.lower(), allowed, n=1)
             name = (
                 _("{file} holds {key}, which is not used. Did you mean {near}? It may hold {keys}")
                 if near
                 else _("{file} holds {key}, which is not used: it may hold {keys}")
             )
-            raise Problem(name, file=file, key=key or '""', keys=all_of(known), near="".join(near))
+            raise Problem(name, file=file, key=key or '""', keys=all_of(allowed), near="".join(near))
     return tables
 
 
@@ -76,10 +76,10 @@ def _read_npz(path: Path) -> dict[str, ArrayLike]:
             ) from None
 
 
-def mask_of(given: ArrayLike) -> NDArray[np.bool_]:
+def mask_of(table: ArrayLike) -> NDArray[np.bool_]:
     """Bool; 1 and 0 mean the same here, since files are often written so."""
     try:
-        mask = np.asarray(given)
+        mask = np.asarray(table)
     except ValueError:
         raise Problem(
             "{name} is not a matrix of numbers: give rows of equal length that hold nothing but numbers", name="mask"
@@ -94,18 +94,18 @@ def mask_of(given: ArrayLike) -> NDArray[np.bool_]:
     return mask == 1
 
 
-def names_of(what: str, given: ArrayLike | None) -> list[str] | None:
+def names_of(what: str, names: ArrayLike | None) -> list[str] | None:
     """One name per token, if there are names."""
-    if given is None:
+    if names is None:
         return None
-    listed = given.tolist() if isinstance(given, np.ndarray) else given
-    if not isinstance(listed, list) or any(isinstance(name, (list, dict)) for name in listed):
+    entries = names.tolist() if isinstance(names, np.ndarray) else names
+    if not isinstance(entries, list) or any(isinstance(name, (list, dict)) for name in entries):
         raise Problem(
             "{name} is {value}: give a list with one name per token",
             name=what,
-            value=json.dumps(listed, ensure_ascii=False, default=str)[:60],
+            value=json.dumps(entries, ensure_ascii=False, default=str)[:60],
         )
-    return [str(name) for name in listed]
+    return [str(name) for name in entries]
 
 
 def shape_of(table: ArrayLike) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ KINDS = {
 }
 
 # Which models fit a verb: names of `qkv models`, and the command that trains one.
-FITTING = {
+SUITABLE = {
     "fill": ((), "qkv train mlm"),
     "classify": ((), "qkv train classify"),
     "translate": (("opus-zh-en",), "qkv train translate"),
@@ -37,9 +37,9 @@ FITTING = {
 LANGUAGE_MODELS = (("smollm2", "minimind"), "qkv train lm")
 
 
-def which_model(verb: str) -> Problem:
+def missing_model(verb: str) -> Problem:
     """What to say if no model was named: one that fits, and how to get it."""
-    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    names, command = SUITABLE.get(verb, LANGUAGE_MODELS)
     if not names:
         return Problem("say which model: --model RUN, the folder of a run (make one with  {command})", command=command)
     return Problem(
@@ -52,7 +52,7 @@ def which_model(verb: str) -> Problem:
 
 def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
     """What to say of a model of another kind than a verb needs: which kind that is, and which models have it."""
-    names, command = FITTING.get(verb, LANGUAGE_MODELS)
+    names, command = SUITABLE.get(verb, LANGUAGE_MODELS)
     return Problem(
         "{model} is a model of kind {kind}: {verb} needs one of kind {needed}, such as {models}",
         model=model,
@@ -78,12 +78,12 @@ def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool =
     """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
     that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
 
-    def opening(named: str) -> "tuple[nn.Module, Any]":
+    def opener(path: str) -> "tuple[nn.Module, Any]":
         from ..formats.open_model import open_any  # which loads torch, and may take longer than the model
 
-        return open_any(named, eager=eager, words=words)
+        return open_any(path, eager=eager, words=words)
 
-    return _open(name, yes, opening)
+    return _open(name, yes, opener)
 
 
 def open_model(
@@ -91,14 +91,14 @@ def open_model(
 ) -> "tuple[Transformer, Tokenizer]":
     """The same of a model of ours, of the kind that this verb needs."""
 
-    def opening(named: str) -> "tuple[Transformer, Tokenizer | None]":
+    def opener(path: str) -> "tuple[Transformer, Tokenizer | None]":
         from ..formats.model_files import load
 
-        return load(named)
+        return load(path)
 
     if name is None:
-        raise which_model(verb)
-    model, tokenizer = _open(name, yes, opening)
+        raise missing_model(verb)
+    model, tokenizer = _open(name, yes, opener)
     assert tokenizer is not None  # else `_open` said what is missing
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
@@ -110,14 +110,14 @@ def open_model(
     return model, tokenizer
 
 
-def _open(name: str, yes: bool, opening: Callable[[str], tuple[M, T]]) -> tuple[M, T]:
+def _open(name: str, yes: bool, opener: Callable[[str], tuple[M, T]]) -> tuple[M, T]:
     if yes:
         fetch(name)
     from ..formats.locate import find
 
     find(name)  # refuses a wrong name before torch is loaded
     with bar(say("opening {name}", name=name)):
-        model, tokenizer = opening(name)
+        model, tokenizer = opener(name)
         if tokenizer is None:
             from .. import text
 
@@ -125,19 +125,19 @@ def _open(name: str, yes: bool, opening: Callable[[str], tuple[M, T]]) -> tuple[
     return model, tokenizer
 
 
-def drawing(options: argparse.Namespace, tokenizer: "Tokenizer", **usual: float) -> dict[str, Any]:
+def sampling_options(options: argparse.Namespace, tokenizer: "Tokenizer", **defaults: float) -> dict[str, Any]:
     """How tokens are drawn: as the options say, else as the model's files do, else as usual; the files' part is told."""
     habits = tokenizer.habits
-    said = habits.sampling()
-    usual = {} if said else usual
-    said |= {"repetition_penalty": habits.repetition_penalty} if habits.repetition_penalty != 1.0 else {}
+    from_files = habits.sampling()
+    defaults = {} if from_files else defaults
+    from_files |= {"repetition_penalty": habits.repetition_penalty} if habits.repetition_penalty != 1.0 else {}
     names = ("temperature", "top_k", "top_p", "repetition_penalty")
-    given = {name: value for name in names if (value := getattr(options, name, None)) is not None}
-    obeyed = {name: value for name, value in said.items() if name not in given and value is not None}
-    if obeyed and not options.quiet:
-        told = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in obeyed.items())
-        echo("as the model's files say: {names} (an option on the command line goes before it)", sys.stderr, names=told)
-    return usual | obeyed | given
+    from_options = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    applied = {name: value for name, value in from_files.items() if name not in from_options and value is not None}
+    if applied and not options.quiet:
+        text = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in applied.items())
+        echo("as the model's files say: {names} (an option on the command line goes before it)", sys.stderr, names=text)
+    return defaults | applied | from_options
 
 
 def fetch(name: str) -> None:
@@ -152,15 +152,17 @@ def fetch(name: str) -> None:
     item = store.find(name)
     if isinstance(item, Item):  # what is fetched is packed, and smaller than what `qkv models` lists
         packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
-        told = say("fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size)
+        sentence = say(
+            "fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size
+        )
     else:
-        told = say("fetching {name} …", name=name)
-    print(told, file=sys.stderr)
+        sentence = say("fetching {name} …", name=name)
+    print(sentence, file=sys.stderr)
     with bar(name, in_bytes=True) as progress:
         store.get(name, progress)
 
 
-def check_choices(options: argparse.Namespace) -> None:
+def check_sampling(options: argparse.Namespace) -> None:
     """Refuse how many tokens were asked for, and how they are to be chosen, before anything is loaded or printed."""
     from ..generation.sampling import Sampling, check_seeds
 
@@ -171,23 +173,30 @@ def check_choices(options: argparse.Namespace) -> None:
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)
 
 
-class Pace:
+class SpeedMeter:
     """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
 
     def __init__(self, prompt: int) -> None:
-        self.prompt, self.made, self.begun, self.first = prompt, 0, time.perf_counter(), 0.0
+        self.prompt, self.count, self.started, self.first = prompt, 0, time.perf_counter(), 0.0
 
     def __call__(self, token: int) -> None:
-        self.first = self.first or time.perf_counter() - self.begun
-        self.made += 1
+        self.first = self.first or time.perf_counter() - self.started
+        self.count += 1
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """One line."""
-        after = time.perf_counter() - self.begun - self.first
-        speed = (self.made - 1) / max(after, 1e-9) if self.made > 1 else 0.0
-        reading = self.prompt / max(self.first, 1e-9)
-        told = _(
-            "{pace.prompt} prompt tokens in {pace.first:.4g} s ({reading:.0f} tokens/s) · {pace.made} new ones, {speed:.1f} "
-            "tokens/s"
+        generating = time.perf_counter() - self.started - self.first
+        speed = (self.count - 1) / max(generating, 1e-9) if self.count > 1 else 0.0
+        reading_speed = self.prompt / max(self.first, 1e-9)
+        sentence = _(
+            "{prompt} prompt tokens in {seconds:.4g} s ({reading:.0f} tokens/s) · {new} new ones, {speed:.1f} tokens/s"
         )
-        echo(told, sys.stderr, pace=self, reading=reading, speed=speed)
+        echo(
+            sentence,
+            sys.stderr,
+            prompt=self.prompt,
+            seconds=self.first,
+            reading=reading_speed,
+            new=self.count,
+            speed=speed,
+        )

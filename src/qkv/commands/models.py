@@ -57,8 +57,8 @@ def _get(name: str) -> None:
 
     store.find(name, "model")
     with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
-        place = store.get(name, progress)
-    echo("{name} is here: {place}\nUse it with  --model {name}", name=name, place=place)
+        path = store.get(name, progress)
+    echo("{name} is here: {place}\nUse it with  --model {name}", name=name, place=path)
 
 
 def _show(name: str) -> None:
@@ -95,18 +95,18 @@ def _verify(names: list[str]) -> None:
     """Compute the hash of every file, of all models that are here or of those that are named."""
     from ..library import store
 
-    here = names or [item.name for item in store.listing("model") if store.files(item.name)]
-    if not here:
+    installed = names or [item.name for item in store.listing("model") if store.files(item.name)]
+    if not installed:
         raise Problem("no model is here to verify: see what can be had with `qkv models`")
-    wrong = None
-    for name in here:
+    first_problem = None
+    for name in installed:
         files = store.files(name)
         if not files:
             raise store.absent(name)
         with bar(say("reading {name}", name=name)) as progress:
             changed = store.changed(name, again=True, progress=progress)
         if changed:
-            wrong = wrong or Problem(
+            first_problem = first_problem or Problem(
                 "{file} is no longer what was fetched, somebody or something changed it: it is not used; get it again "
                 "with `qkv {verb} get {name}`",
                 file=changed[0],
@@ -116,8 +116,8 @@ def _verify(names: list[str]) -> None:
             continue
         size = sum(file.stat().st_size for file in files) / 1e6
         echo("{name}: {n} files, {size:.0f} MB, each is what was fetched (sha256)", name=name, n=len(files), size=size)
-    if wrong is not None:
-        raise wrong
+    if first_problem is not None:
+        raise first_problem
 
 
 def _remove(name: str) -> None:
@@ -131,15 +131,15 @@ def _list() -> None:
     from ..library import store
     from ..terminal import text_grid
 
-    rows, below = [], []
+    rows, details = [], []
     for item in store.listing("model"):
-        place = store.path(item.name)
+        path = store.path(item.name)
         note = say(item.note) + (f" ({item.credit})" if item.credit else "")
-        here = str(place) if place else f"qkv models get {item.name}"
+        here = str(path) if path else f"qkv models get {item.name}"
         rows.append((item.name, item.layout, f"{item.size / 1e6:.0f} MB", item.licence))
-        below.append(f"    {note}\n    {here}")
-    for line, more in zip(text_grid.aligned(rows, words=range(4)), below, strict=True):
-        print(f"{line}\n{more}")
+        details.append(f"    {note}\n    {here}")
+    for line, detail in zip(text_grid.aligned(rows, words=range(4)), details, strict=True):
+        print(f"{line}\n{detail}")
     print(
         "\n"
         + say(

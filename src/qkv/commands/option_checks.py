@@ -9,25 +9,27 @@ from ..i18n import Problem
 def check_range(option: str, value: float | None, least: int, most: int | None = None) -> None:
     """Refuse a number below `least` or, if there is a limit, above `most`."""
     if value is not None and not (least <= value and (most is None or value <= most)):
-        wanted = f"{least}, {least + 1}, {least + 2}, …" if most is None else f"{least} … {most}"
-        raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted=wanted)
+        expected = f"{least}, {least + 1}, {least + 2}, …" if most is None else f"{least} … {most}"
+        raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted=expected)
 
 
-def apart(one: object, other: object) -> Problem:
+def conflict(option: object, other: object) -> Problem:
     """Return the problem of two options that don't go together."""
-    return Problem("{one} doesn't go with {other}: leave one of them out", one=one, other=other)
+    return Problem("{one} doesn't go with {other}: leave one of them out", one=option, other=other)
 
 
-def given_options(options: argparse.Namespace, names: str, defaults: Mapping[str, object] | None = None) -> list[str]:
+def explicit_options(
+    options: argparse.Namespace, names: str, defaults: Mapping[str, object] | None = None
+) -> list[str]:
     """Return which of the named options were given, as they are written; `defaults` has those that aren't None or off.
 
-    >>> given_options(argparse.Namespace(mask="causal", no_scale=False, heads=1, seed=0), "mask no_scale heads seed", {"heads": 1})
+    >>> explicit_options(argparse.Namespace(mask="causal", no_scale=False, heads=1, seed=0), "mask no_scale heads seed", {"heads": 1})
     ['--mask', '--seed']
     """
     values = {name: getattr(options, name) for name in names.split()}
-    usual = {name: (None, (defaults or {}).get(name)) for name in values}
+    unset = {name: (None, (defaults or {}).get(name)) for name in values}
     return [
         "--" + name.replace("_", "-")
         for name, value in values.items()
-        if value is not False and value not in usual[name]
+        if value is not False and value not in unset[name]
     ]

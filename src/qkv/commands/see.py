@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..i18n import Message, Problem, _, echo, language, quoted, say
-from ..terminal.progress import bar, passing
+from ..terminal.progress import bar, forward_progress
 from ..terminal.screen import draw
-from .model_options import model_arguments, open_any, which_model
-from .option_checks import apart
-from .output_path import FIGURES, check_place
-from .text_input import text_arguments, whole
+from .model_options import missing_model, model_arguments, open_any
+from .option_checks import conflict
+from .output_path import FIGURES, check_output
+from .text_input import read_whole, text_arguments
 
 if TYPE_CHECKING:
     from ..draw.head_report import HeadReport
@@ -81,7 +81,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 # What each way to look has no use for: asked for all the same, it is refused rather than ignored.
-APART = {
+CONFLICTS = {
     "syntax": "text file from_ to layer head part cross words tokens out png patterns without save eager watch demo trace",
     "watch": "text file patterns without save eager demo trace",
     "demo": "file model eager trace",
@@ -142,13 +142,13 @@ def _check(options: argparse.Namespace) -> None:
     """Refuse, before any work, what can't be done or would be left undone."""
     for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm")), (options.save, None)):
         if file is not None:
-            check_place(file, endings)
-    for way, others in APART.items():
-        for other in others.split():
-            if _given(options, way) and _given(options, other):
-                raise apart(_flag(way), _flag(other))
+            check_output(file, endings)
+    for option, rivals in CONFLICTS.items():
+        for rival in rivals.split():
+            if _is_set(options, option) and _is_set(options, rival):
+                raise conflict(_flag(option), _flag(rival))
     if options.cross and options.part not in (None, "cross"):
-        raise apart("--cross", f"--part {options.part}")
+        raise conflict("--cross", f"--part {options.part}")
     if options.without and (options.demo or options.trace is not None):
         raise Problem("--without needs the model itself, not a kept trace: give --model")
     if not options.demo and options.to is not None and options.from_ is None:
@@ -157,7 +157,7 @@ def _check(options: argparse.Namespace) -> None:
         raise Problem("--watch follows the link between two words: give --to as well as --from")
 
 
-def _given(options: argparse.Namespace, name: str) -> bool:
+def _is_set(options: argparse.Namespace, name: str) -> bool:
     value = getattr(options, name)
     return value is not None and value is not False
 
@@ -170,7 +170,7 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
     """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
     from ..draw.page import page
 
-    whole: dict[str, list[int]] = {}
+    read_whole: dict[str, list[int]] = {}
     with bar(say("writing the page")) as progress:
         page(
             report.trace,
@@ -180,7 +180,7 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
             layers=[layer],
             lang=language(),
             progress=progress,
-            told=whole.update,
+            told=read_whole.update,
             first=(report.part, layer, head),
             by=report.by,
         )
@@ -189,7 +189,7 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
         path=options.out,
         size=f"{options.out.stat().st_size / 1e6:.1f} MB",
     )
-    for line in report.carried(whole, layer if options.layer is not None else None):
+    for line in report.carried(read_whole, layer if options.layer is not None else None):
         print(line)
 
 
@@ -200,14 +200,14 @@ def _demo(options: argparse.Namespace) -> Trace:
     for name, trace in demo_traces().items():
         echo("{name}: {model} on “{text}”", name=name, model=trace.model, text=trace.text)
     print()
-    chosen = demo_of(CAT if options.text is None else options.text)
-    if chosen is None:
+    shipped = demo_of(CAT if options.text is None else options.text)
+    if shipped is None:
         raise Problem("no trace of “{text}” ships with qkv: give one of the texts above, or none", text=options.text)
-    if chosen.text == CAT:
+    if shipped.text == CAT:
         options.from_, options.to = options.from_ or "it", options.to or "cat"
     elif options.to is not None and options.from_ is None:
         raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
-    return chosen
+    return shipped
 
 
 def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
@@ -220,7 +220,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
         from ..tracing.views.traces import Trace
 
         return Trace.load(options.trace), None, None
-    text = whole(options.text, options.file, EXAMPLES[0])
+    text = read_whole(options.text, options.file, EXAMPLES[0])
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
@@ -240,12 +240,12 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     from ..tracing.record.recorder import trace
     from ..tracing.study.edits import check_names
 
-    shown = "cross" if options.cross else options.part, options.layer, options.head
+    view = "cross" if options.cross else options.part, options.layer, options.head
     words = options.from_, options.to
-    check_names(model, tokenizer, text, heads=options.without or (), shown=shown, words=words)
-    with bar(say("reading the text")) as progress, passing(model, progress):
-        seen = trace(model, text, tokenizer, name=name, eager=options.eager)
-    return seen, model, tokenizer
+    check_names(model, tokenizer, text, heads=options.without or (), shown=view, words=words)
+    with bar(say("reading the text")) as progress, forward_progress(model, progress):
+        recorded = trace(model, text, tokenizer, name=name, eager=options.eager)
+    return recorded, model, tokenizer
 
 
 def _chinese(text: str) -> bool:
@@ -256,7 +256,7 @@ def _syntax(options: argparse.Namespace) -> None:
     from ..tracing.study.syntax import syntax
 
     if options.model is None:
-        raise which_model("see")
+        raise missing_model("see")
     model, tokenizer = open_any(options.model, yes=options.yes)
     with bar(say("reading sentences")) as progress:
         relations = syntax(model, tokenizer, options.syntax or None, progress=progress)
@@ -271,7 +271,7 @@ def _watch(options: argparse.Namespace) -> None:
 
     files = list(numbered(Path(options.model) / WATCH, ".safetensors").values())
     if not files:
-        raise _unwatched(Path(options.model))
+        raise _no_watched_attention(Path(options.model))
     with bar(say("opening {name}", name=options.model)):
         from ..draw.plots import MOMENTS
         from ..tracing.views.traces import Trace
@@ -294,9 +294,9 @@ def _watch(options: argparse.Namespace) -> None:
                 "draws up to {n}.",
                 n=MOMENTS,
             )
-        for heading, picture in report.growth(traces, steps, layer, head):
+        for heading, drawing in report.growth(traces, steps, layer, head):
             print("\n" + heading)
-            draw(picture)
+            draw(drawing)
     if options.png is not None:
         from ..draw import plots
 
@@ -308,14 +308,14 @@ def _watch(options: argparse.Namespace) -> None:
         _page(options, report, layer, head, title=title)
 
 
-def _unwatched(run: Path) -> Problem:
+def _no_watched_attention(run: Path) -> Problem:
     """Why a run has no attention to show: it never kept any, or the first is still to come."""
-    from ..disk.run_folder import first_look
+    from ..disk.run_folder import first_watched_step
 
-    if (step := first_look(run)) is not None:
+    if (first_step := first_watched_step(run)) is not None:
         return Problem(
             "{run} keeps its attention at every evaluation, and the first comes at step {step}: look again then",
             run=run,
-            step=step,
+            step=first_step,
         )
     return Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=run)

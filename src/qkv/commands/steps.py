@@ -18,9 +18,9 @@ from ..i18n import Problem, _, all_of, say, unknown
 from ..tracing.views.token_labels import PARTS, Tokens
 from .matrix_input import mask_of, names_of, read_matrices, shape_of
 from .model_options import model_arguments, open_model
-from .option_checks import apart, check_range, given_options
-from .output_path import FIGURES, check_place
-from .text_input import PIPE, check, hint_at_file, whole
+from .option_checks import check_range, conflict, explicit_options
+from .output_path import FIGURES, check_output
+from .text_input import PIPE, check_text, hint_at_file, read_whole
 
 EXAMPLES = [
     'qkv steps "我 爱 北京"',
@@ -35,7 +35,7 @@ EXAMPLES = [
     'qkv steps "The cat sat on the mat because it was tired" --model smollm2 --layer 13 --head 8 --word it',
 ]
 PADDING = "[PAD]"
-WIDEST = 4096
+MAX_DIM = 4096
 DEFAULTS = {"heads": 1, "head": 0}
 MATRICES = (".json", ".npz")  # a file with another ending holds a text
 
@@ -100,17 +100,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Compute, then print the steps, the word's row and the tiles that were asked for."""
     if options.text_file is not None:
-        options.text = whole(options.text or options.file, options.text_file, EXAMPLES[0])
+        options.text = read_whole(options.text or options.file, options.text_file, EXAMPLES[0])
     elif options.text not in (None, PIPE):
         hint_at_file(options.text)
     if (options.text is None) == (options.file is None):
         raise Problem('give a text or --file, one of the two, as in  qkv steps "我 爱 北京"')
     if options.png is not None:
-        check_place(options.png, FIGURES)
+        check_output(options.png, FIGURES)
     if options.json and options.png is not None:
-        raise apart("--json", "--png")
+        raise conflict("--json", "--png")
     if options.text == PIPE or (options.file is not None and Path(options.file).suffix.lower() not in MATRICES):
-        options.text, options.file = whole(options.text, options.file, EXAMPLES[0]), None
+        options.text, options.file = read_whole(options.text, options.file, EXAMPLES[0]), None
     check_range("--heads", options.heads, 1)
     check_range("--tiles", options.tiles, 1)
     if options.mixer is not None:
@@ -119,51 +119,51 @@ def run(options: argparse.Namespace) -> None:
     if options.decay is not None:
         raise Problem("{option} goes with {other}", option="--decay", other="--mixer retention")
     if options.model is not None:
-        preamble, done, named = _from_model(options)
+        preamble, result, names = _from_model(options)
         options.head = 0  # the only one that is left
     else:
-        for option in given_options(options, "layer part"):
+        for option in explicit_options(options, "layer part"):
             raise Problem("{option} goes with --model", option=option)
-        preamble, done = _from_text(options) if options.file is None else _from_file(options)
-        named = _words(_query_names(done))
-    heads = done.scores.shape[-3] if done.headed else 1
+        preamble, result = _from_text(options) if options.file is None else _from_file(options)
+        names = _word_tokens(_query_names(result))
+    heads = result.scores.shape[-3] if result.headed else 1
     check_range("--head", options.head, 0, heads - 1)
-    rows = [] if options.word is None else named.places(options.word)
-    blocks = None if options.tiles is None else _tiles(done, options)
-    _print(options, preamble, done, rows, blocks, head=options.head)
+    rows = [] if options.word is None else names.places(options.word)
+    blocks = None if options.tiles is None else _tiles(result, options)
+    _print(options, preamble, result, rows, blocks, head=options.head)
 
 
 def _print(
     options: argparse.Namespace,
     preamble: list[str],
-    done: Any,
+    result: Any,
     rows: list[int],
     blocks: Tiles | None = None,
     **head: int,
 ) -> None:
     """Print the steps of an attention's `head` or of a mixer, a word's rows and the tiles, or write them as JSON."""
     if options.json:
-        plain = {"made": preamble, **done.to_dict()}
+        content = {"made": preamble, **result.to_dict()}
         if rows:
-            terms = [{"row": row, "terms": done.terms(row, **head).tolist()} for row in rows]
-            plain["word"] = {"word": options.word, **head, "rows": terms}
+            terms = [{"row": row, "terms": result.terms(row, **head).tolist()} for row in rows]
+            content["word"] = {"word": options.word, **head, "rows": terms}
         if blocks is not None:
-            plain["tiles"] = {**head, **blocks.to_dict()}
-        print(json.dumps(plain, ensure_ascii=False, allow_nan=False))
+            content["tiles"] = {**head, **blocks.to_dict()}
+        print(json.dumps(content, ensure_ascii=False, allow_nan=False))
         return
     from ..draw import mixer_derivation
 
-    print("\n".join(preamble) + "\n\n" + done.show(**head))
+    print("\n".join(preamble) + "\n\n" + result.show(**head))
     for row in rows:
-        print("\n" + (done.word(row, **head) if head else mixer_derivation.word(done, row)))
+        print("\n" + (result.word(row, **head) if head else mixer_derivation.word(result, row)))
     if blocks is not None:
         row = rows[-1] if rows else -1
-        print("\n" + blocks.show(row, name=_query_names(done)[row]))
+        print("\n" + blocks.show(row, name=_query_names(result)[row]))
     if options.png is not None:
         from ..draw import plots
 
         figure: Callable[..., object] = plots.steps if head else mixer_derivation.figure
-        figure(done, path=options.png, **head)
+        figure(result, path=options.png, **head)
         print("\n" + say("wrote {path}", path=options.png))
 
 
@@ -175,15 +175,15 @@ def _mixer(options: argparse.Namespace) -> None:
         raise unknown("--mixer", options.mixer, KINDS)
     decay = "" if options.mixer == "retention" else "decay"
     names = f"file mask position memory model layer part no_scale heads {decay} head"
-    for option in given_options(options, names, DEFAULTS):
-        raise apart(option, f"--mixer {options.mixer}")
+    for option in explicit_options(options, names, DEFAULTS):
+        raise conflict(option, f"--mixer {options.mixer}")
     if options.decay is not None and not 0 < options.decay <= 1:
         raise Problem(
             "{option} is {value}: give {wanted}", option="--decay", value=options.decay, wanted="0 < γ ≤ 1, 0.9"
         )
     words, dim, x = _vectors(options)
-    done = drawn(options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words)
-    rows = [] if options.word is None else _words(words).places(options.word)
+    result = drawn(options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words)
+    rows = [] if options.word is None else _word_tokens(words).places(options.word)
     preamble = [
         say(
             "The word vectors (width {dim}) and the matrices are drawn at random from seed {seed}: every sum below is "
@@ -193,7 +193,7 @@ def _mixer(options: argparse.Namespace) -> None:
             seed=options.seed or 0,
         )
     ]
-    _print(options, preamble, done, rows)
+    _print(options, preamble, result, rows)
 
 
 def tokens(text: str) -> list[str]:
@@ -208,18 +208,18 @@ def tokens(text: str) -> list[str]:
     """
     text = unicodedata.normalize("NFC", text).strip()
     by_character = re.search(r"\s", text) is None
-    found: list[str] = []
-    for i, part in enumerate(re.split(r"(\[[A-Z]+\])", text)):
+    parts: list[str] = []
+    for i, piece in enumerate(re.split(r"(\[[A-Z]+\])", text)):
         if i % 2:  # [PAD] and its like
-            found.append(part)
+            parts.append(piece)
             continue
-        kinds = "".join(_kind(c, by_character) for c in part)
+        kinds = "".join(_character_class(c, by_character) for c in piece)
         spans = re.finditer(r"[wm]+(?:jw[wm]*)*|[^s]m*", kinds)  # one letter per character, so the places are the same
-        found += [part[span.start() : span.end()] for span in spans]
-    return found
+        parts += [piece[span.start() : span.end()] for span in spans]
+    return parts
 
 
-def _kind(c: str, by_character: bool) -> str:
+def _character_class(c: str, by_character: bool) -> str:
     """w in a word, m a mark on the character before it, j joins two words, c a 汉字 by itself, s space, p the rest."""
     if unicodedata.category(c)[0] == "M" or c in "\u200c\u200d":
         return "m"
@@ -240,15 +240,15 @@ def word_vectors(words: list[str], dim: int, seed: int) -> Array:
 
 def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
     """The words of a text, how wide their vectors are, and the vectors."""
-    check(options.text)
+    check_text(options.text)
     words = tokens(options.text)
     if not words:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     if options.dim is None:
-        check_range("--heads", options.heads, 1, WIDEST // 4)
+        check_range("--heads", options.heads, 1, MAX_DIM // 4)
     dim = 4 * options.heads if options.dim is None else options.dim
     seed = options.seed or 0
-    check_range("--dim", dim, 1, WIDEST)
+    check_range("--dim", dim, 1, MAX_DIM)
     check_range("--seed", seed, 0)
     return words, dim, word_vectors(words, dim, seed)
 
@@ -257,32 +257,32 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
     words, dim, x = _vectors(options)
     seed, memory = options.seed or 0, None
     if options.memory is not None:
-        check(options.memory)
+        check_text(options.memory)
         memory = tokens(options.memory)
         if not memory:
             raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     source = None if memory is None else word_vectors(memory, dim, seed)
-    drawn = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
-    lines = [
+    matrices = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
+    preamble = [
         say(
             "The word vectors (width {dim}) and {matrices} are drawn at random from seed {seed}: every sum below "
             "is true, but the meaning is not learned.",
             dim=dim,
             seed=seed,
-            matrices=all_of(drawn),
+            matrices=all_of(matrices),
         )
     ]
     if options.position:
         x = x + sinusoid(len(words), dim)
         source = None if memory is None or source is None else source + sinusoid(len(memory), dim)
-        lines.append(
+        preamble.append(
             say("Sinusoidal positions were added to the word vectors, so the same word differs from place to place.")
         )
     elif len(set(words)) < len(words):
-        lines.append(say("The same word always gets the same vector."))
+        preamble.append(say("The same word always gets the same vector."))
     draw = np.random.default_rng([seed, 0])
     w_q, w_k, w_v, w_o = draw.standard_normal((4, dim, dim)) / np.sqrt(dim)
-    done = steps(
+    result = steps(
         x,
         w_q,
         w_k,
@@ -295,21 +295,21 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
         names=words,
         memory_names=memory,
     )
-    return lines, done
+    return preamble, result
 
 
 def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
-    for option in given_options(options, "file mask dim position memory seed no_scale heads", DEFAULTS):
+    for option in explicit_options(options, "file mask dim position memory seed no_scale heads", DEFAULTS):
         raise Problem("{option} doesn't go with --model, whose numbers are all its own: leave it out", option=option)
     model, tokenizer = open_model(options.model, "steps", yes=options.yes)
     from ..tracing.record.recorder import trace
 
-    found = trace(model, options.text, tokenizer, name=options.model)
-    part = options.part or found.parts[0]
-    layer = found.layers(part)[0] if options.layer is None else options.layer
-    done = found.steps(layer, options.head, part=part)
-    assert isinstance(done, Steps)  # of attention
-    lines = [
+    recorded = trace(model, options.text, tokenizer, name=options.model)
+    part = options.part or recorded.parts[0]
+    layer = recorded.layers(part)[0] if options.layer is None else options.layer
+    result = recorded.steps(layer, options.head, part=part)
+    assert isinstance(result, Steps)  # of attention
+    preamble = [
         say(
             "{part} layer {layer}, head {head} of {model} (both count from 0): its own q, k and v on this text, every number learned, "
             "not drawn.",
@@ -319,9 +319,9 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
             model=options.model,
         )
     ]
-    heads, groups = (tensor.shape[1] for tensor in (found.call(layer, part).q, found.call(layer, part).k))
+    heads, groups = (tensor.shape[1] for tensor in (recorded.call(layer, part).q, recorded.call(layer, part).k))
     if groups < heads:
-        lines.append(
+        preamble.append(
             say(
                 "Heads share keys and values here: head {head} reads key/value head {kv} (of {groups}).",
                 head=options.head,
@@ -331,26 +331,26 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
         )
     position = model.config.position
     if position in ("rotary", "relative", "alibi") and part != "cross":
-        lines.append(say(POSITIONS[position]))
-    lines.append(
+        preamble.append(say(POSITIONS[position]))
+    preamble.append(
         say(
             "The steps, in float64, differ from the model's own kernel by at most {difference}.",
-            difference=f"{found.difference(layer, options.head, part=part):.1e}",
+            difference=f"{recorded.difference(layer, options.head, part=part):.1e}",
         )
     )
-    return lines, done, found.tokens(part)
+    return preamble, result, recorded.tokens(part)
 
 
 def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
-    for option in given_options(options, "dim position memory"):
-        raise _of_a_text(option, "x, w_q, w_k, w_v, memory")
+    for option in explicit_options(options, "dim position memory"):
+        raise _only_for_text(option, "x, w_q, w_k, w_v, memory")
     if options.seed is not None:
         raise Problem("--seed draws vectors for a text; with --file nothing is drawn: leave it out")
     tables = read_matrices(options.file)
     mask = None if options.mask is None else masks.parse(options.mask)
     if "mask" in tables:
-        given = masks.dense(mask_of(tables["mask"]))
-        mask = given if mask is None else mask & given
+        file_mask = masks.dense(mask_of(tables["mask"]))
+        mask = file_mask if mask is None else mask & file_mask
     scale = 1.0 if options.no_scale else None
     names: dict[str, Any] = {name: names_of(name, tables.get(name)) for name in ("names", "memory_names")}
     for name in tables.keys() - {"mask", "names", "memory_names"}:
@@ -358,31 +358,31 @@ def _from_file(options: argparse.Namespace) -> tuple[list[str], Steps]:
             raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=shape)
     if "q" in tables:
         if options.heads != 1:
-            raise _of_a_text("--heads", "q: (1, heads, N, D)")
-        done = from_qkv(tables["q"], tables["k"], tables["v"], mask, scale, **names)
+            raise _only_for_text("--heads", "q: (1, heads, N, D)")
+        result = from_qkv(tables["q"], tables["k"], tables["v"], mask, scale, **names)
     else:
         weights: dict[str, Any] = {key: tables.get(key) for key in ("w_q", "w_k", "w_v", "w_o", "memory")}
-        done = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
+        result = steps(tables["x"], **weights, n_head=options.heads, mask=mask, scale=scale, **names)
     shapes = ", ".join(f"{key} {shape_of(tables[key])}" for key in tables if not key.endswith("names"))
-    return [say("Read from {file}: {what}.", file=options.file, what=shapes)], done
+    return [say("Read from {file}: {what}.", file=options.file, what=shapes)], result
 
 
-def _of_a_text(option: str, inside: str) -> Problem:
+def _only_for_text(option: str, inside: str) -> Problem:
     return Problem(
         "{option} goes with a text, not with --file: put it into the file ({inside})", option=option, inside=inside
     )
 
 
-def _query_names(done: Steps) -> tuple[str, ...]:
-    return done.queries or tuple(f"q{i}" for i in range(done.scores.shape[-2]))
+def _query_names(result: Steps) -> tuple[str, ...]:
+    return result.queries or tuple(f"q{i}" for i in range(result.scores.shape[-2]))
 
 
-def _words(names: Iterable[str]) -> Tokens:
+def _word_tokens(names: Iterable[str]) -> Tokens:
     """Names that are words by themselves, so a blank stands before each."""
     return Tokens(tuple(f" {name}" for name in names))
 
 
-def _tiles(done: Steps, options: argparse.Namespace) -> Tiles:
-    at, at_kv = done.index(0, options.head), done.index_kv(0, options.head)
-    allowed = ~np.isneginf(done.masked[at])
-    return tiles(done.q[at], done.k[at_kv], done.v[at_kv], options.tiles, allowed, done.scale)
+def _tiles(result: Steps, options: argparse.Namespace) -> Tiles:
+    at, at_kv = result.index(0, options.head), result.index_kv(0, options.head)
+    allowed = ~np.isneginf(result.masked[at])
+    return tiles(result.q[at], result.k[at_kv], result.v[at_kv], options.tiles, allowed, result.scale)

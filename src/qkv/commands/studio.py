@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import uvicorn
 
 EXAMPLES = ["qkv studio", "qkv studio runs models/mine", "qkv studio --port 9000 --no-browser"]
-PORT, TRIES = 8377, 20
+PORT, MAX_TRIES = 8377, 20
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -77,21 +77,21 @@ def run(options: argparse.Namespace) -> int:
 def _listener(host: str, port: int | None) -> socket.socket:
     """The port that was asked for, or the first that is free from there on."""
     first = PORT if port is None else port
-    for candidate in range(first, min(first + TRIES, 65536)) if first else [0]:
-        made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
+    for candidate in range(first, min(first + MAX_TRIES, 65536)) if first else [0]:
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
         try:
-            made.bind((host, candidate))
-            made.listen(128)
-            return made
+            listener.bind((host, candidate))
+            listener.listen(128)
+            return listener
         except OSError as error:
-            made.close()
-            refused = error
+            listener.close()
+            refusal = error
     raise Problem(
         "no port from {first} on is free at {host} ({error}): give another with --port",
         first=first,
         host=host,
-        error=str(refused),
+        error=str(refusal),
     )
 
 

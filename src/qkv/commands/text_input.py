@@ -18,59 +18,59 @@ from ..library import store
 from ..process import streams
 from ..terminal.progress import bar
 
-Ready = TypeVar("Ready")
+Prepared = TypeVar("Prepared")
 
 PIPE = "-"
-TWO_WAYS = _("give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}")
+SEVERAL_SOURCES = _("give the text in one way: as an argument, by - from a pipe, or by --text FILE, as in  {example}")
 
 
-def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", lines: bool = False) -> None:
+def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", by_line: bool = False) -> None:
     """The text, and --text FILE. `--file`, the name it had before, still works."""
     add = parser.add_argument
-    piped = say("; - takes a line at a time from a pipe") if lines else ""
+    piped = say("; - takes a line at a time from a pipe") if by_line else ""
     add("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
-    each = say("texts from a file, one per line; a line for each comes out")
+    file_help = say("texts from a file, one per line; a line for each comes out")
     add(
         "--text",
         dest="file",
         metavar="FILE",
-        help=each if lines else say("a text from a file, or a data set (see qkv data)"),
+        help=file_help if by_line else say("a text from a file, or a data set (see qkv data)"),
     )
     add("--file", metavar="FILE", help=argparse.SUPPRESS)
 
 
-def whole(text: str | None, file: str | None, example: str) -> str:
+def read_whole(text: str | None, file: str | None, example: str) -> str:
     """The one text: given as it is, by - or by a file; without the line end that closes it there."""
     if text is not None and file is not None:
-        raise Problem(TWO_WAYS, example=example)
+        raise Problem(SEVERAL_SOURCES, example=example)
     if file is not None or text == PIPE:
-        text = re.sub(r"[\r\n]+\Z", "", read(PIPE if file is None else file))
+        text = re.sub(r"[\r\n]+\Z", "", read_source(PIPE if file is None else file))
     elif text is not None:
-        check(text)
+        check_text(text)
         hint_at_file(text)
     if text is None or not text.strip():
         raise Problem("give a text, as in  {example}", example=example)
     return text
 
 
-def lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
+def read_lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
     """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
     if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
-        raise Problem(TWO_WAYS, example=example)
+        raise Problem(SEVERAL_SOURCES, example=example)
     if file is not None or texts == [PIPE]:
-        rows = read(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
+        rows = read_source(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
         return [row.removesuffix("\r") for row in (rows if rows[-1] else rows[:-1])]
     for text in texts or [""]:
-        whole(text, None, example)
+        read_whole(text, None, example)
     return None
 
 
 def answer_lines(
     what: str,
     rows: list[str],
-    prepare: Callable[[str], Ready],
-    length: Callable[[Ready], int],
-    answer: Callable[[list[Ready]], list[str]],
+    prepare: Callable[[str], Prepared],
+    length: Callable[[Prepared], int],
+    answer: Callable[[list[Prepared]], list[str]],
 ) -> int:
     """Print a line for each; gives the exit code.
 
@@ -79,43 +79,43 @@ def answer_lines(
     """
     from ..generation.batching import in_batches
 
-    ready: dict[int, Ready] = {}
-    left_out = 0
+    prepared: dict[int, Prepared] = {}
+    skipped = 0
     for number, row in enumerate(rows):
         try:
             if row.strip():
-                ready[number] = prepare(row)
+                prepared[number] = prepare(row)
         except Problem as problem:
             echo("line {line}: {problem}", sys.stderr, line=number + 1, problem=problem)
-            left_out += 1
+            skipped += 1
     with bar(what) as progress:
-        done = 0
+        count = 0
 
-        def counted(some: list[Ready]) -> list[str]:
-            nonlocal done
-            found = answer(some)
-            done += len(some)
-            progress(done, len(ready))
-            return found
+        def answer_batch(batch: list[Prepared]) -> list[str]:
+            nonlocal count
+            answers = answer(batch)
+            count += len(batch)
+            progress(count, len(prepared))
+            return answers
 
-        coming = in_batches(list(ready.values()), length, counted)
+        results = in_batches(list(prepared.values()), length, answer_batch)
         for number in range(len(rows)):
-            print(one_line(next(coming)) if number in ready else "", flush=True)
-    if left_out:
-        echo("lines left out, as named above: {n}", sys.stderr, n=left_out)
-    return 1 if left_out else 0
+            print(escape_line_ends(next(results)) if number in prepared else "", flush=True)
+    if skipped:
+        echo("lines left out, as named above: {n}", sys.stderr, n=skipped)
+    return 1 if skipped else 0
 
 
-def one_line(text: str) -> str:
+def escape_line_ends(text: str) -> str:
     r"""An answer that takes one line: its own line ends are written out, as JSON does.
 
-    >>> print(one_line("a\nb"))
+    >>> print(escape_line_ends("a\nb"))
     a\nb
     """
     return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def read(source: str | Path) -> str:
+def read_source(source: str | Path) -> str:
     """All of a pipe or a file, which must be UTF-8."""
     if str(source) == PIPE:
         name: object = Message("what came through the pipe")
@@ -161,11 +161,11 @@ def hint_at_file(text: str) -> None:
         )
 
 
-def check(text: str) -> None:
+def check_text(text: str) -> None:
     """Refuse an argument that holds bytes no character has: Python passes them on as halves of a pair."""
-    if broken := re.search("[\ud800-\udfff]", text):
+    if invalid := re.search("[\ud800-\udfff]", text):
         raise Problem(
             "the text holds bytes that are not UTF-8, at character {place}: set the terminal to UTF-8, or type it "
             "again",
-            place=broken.start() + 1,
+            place=invalid.start() + 1,
         )

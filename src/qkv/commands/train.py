@@ -114,48 +114,48 @@ def run(options: argparse.Namespace) -> int:
             fetch(options.base)
 
     _check(options)
-    going = _open(options)
+    training_run = _open(options)
     from ..train.loop import Stopped
 
-    line = Line(going, quiet=not going.world.first)
-    line.introduce()
+    live_line = LiveLine(training_run, quiet=not training_run.world.first)
+    live_line.introduce()
     try:
-        state = going.train(line.report)
+        state = training_run.train(live_line.report)
     except Stopped as stopped:
-        line.end(
+        live_line.end(
             say(
                 "stopped at step {step}, all saved; go on with  qkv train --resume {run}",
                 step=stopped.step,
-                run=going.folder,
+                run=training_run.folder,
             )
         )
         return 130
     best = state["best_loss"]
     assert best is not None  # the last step is evaluated
-    if state["step"] < going.settings.steps:
-        line.end(
+    if state["step"] < training_run.settings.steps:
+        live_line.end(
             say(
                 "ended early, at step {step}: {n} evaluations brought nothing better (--set patience=none goes on to the end)",
                 step=state["step"],
                 n=state["waited"],
             )
         )
-    line.end(
+    live_line.end(
         say(
             _("done: best validation loss {loss} at step {step}; everything is in {run}. Try it:")
-            if (line.validation or 0.0) <= MEMORISED * best
+            if (live_line.validation or 0.0) <= MEMORISED * best
             else _(
                 "done: best validation loss {loss} at step {step}, and that checkpoint is the one that is opened. Afterwards "
                 "the validation loss rose: the model memorised a text that is too short for it. Everything is in {run}. "
                 "Try it:"
             ),
-            run=going.folder,
+            run=training_run.folder,
             loss=f"{best:.3f}",
             step=state["best_step"],
         )
     )
-    if going.world.first:
-        print(_next(going))
+    if training_run.world.first:
+        print(_next_command(training_run))
     return 0
 
 
@@ -169,9 +169,11 @@ def _open(options: argparse.Namespace) -> Run:
         world = world_from_environment(options.parallel, options.resume)
     if options.resume is not None:
         names = ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
-        asked = {name: getattr(options, name) for name in names}
+        resumed_options = {name: getattr(options, name) for name in names}
         with bar(say("opening {name}", name=options.resume), show=world.first):
-            return resume(options.resume, world, ResumeOptions(source=options.text, changes=_changes(options), **asked))
+            return resume(
+                options.resume, world, ResumeOptions(source=options.text, changes=_changes(options), **resumed_options)
+            )
     with bar(say("preparing the text"), show=world.first) as progress:
         return start(
             options.task,
@@ -246,11 +248,11 @@ def _fetch(name: str | None) -> None:
             store.get(name, progress)
 
 
-def _next(going: Run) -> str:
+def _next_command(run: Run) -> str:
     """Return a command that uses the trained model and can be copied: its text comes from the data."""
-    verb = {"lm": "generate", "mlm": "fill"}.get(going.task.name, going.task.name)
-    text = {"lm": _excerpt, "mlm": _excerpt, "chat": lambda task: None}.get(going.task.name, _example)(going.task)
-    words = ["qkv", verb, *([] if text is None else [text]), "--model", str(going.folder)]
+    verb = {"lm": "generate", "mlm": "fill"}.get(run.task.name, run.task.name)
+    text = {"lm": _excerpt, "mlm": _excerpt, "chat": lambda task: None}.get(run.task.name, _example)(run.task)
+    words = ["qkv", verb, *([] if text is None else [text]), "--model", str(run.folder)]
     return shlex.join(words)
 
 
@@ -270,7 +272,7 @@ def _excerpt(task: Any) -> str:
     return line[:3] + "[MASK]" + line[4:7] if task.name == "mlm" else line[:6]
 
 
-def _first_time(key: str) -> bool:
+def _is_first_time(key: str) -> bool:
     """True the first time on this machine, which an empty file in the cache folder marks."""
     from ..library import store
 
@@ -283,25 +285,25 @@ def _first_time(key: str) -> bool:
     return True
 
 
-SILENT = 30.0  # seconds that a log may stay without a line
+MAX_SILENCE = 30.0  # seconds that a log may stay without a line
 
 
-class Line:
+class LiveLine:
     """The live line: step, loss, validation loss, speed, time left."""
 
-    def __init__(self, going: Run, quiet: bool) -> None:
-        self.going, self.quiet = going, quiet
+    def __init__(self, run: Run, quiet: bool) -> None:
+        self.run, self.quiet = run, quiet
         self.live = sys.stdout.isatty()
-        state = going.state or {"step": 0}
-        self.began = (state["step"], state.get("seconds", 0.0))  # here, not in what went before
+        state = run.state or {"step": 0}
+        self.started = (state["step"], state.get("seconds", 0.0))  # here, not in what went before
         self.validation: float | None = None
-        self.shown = 0.0 if self.live else time.monotonic()
+        self.last_print = 0.0 if self.live else time.monotonic()
 
     def introduce(self) -> None:
         """Say what will happen, and what was chosen why."""
         if self.quiet:
             return
-        model, settings = self.going.model, self.going.settings
+        model, settings = self.run.model, self.run.settings
         echo(
             "{n:,} parameters: {config.n_layer} layers, width {config.width}, vocabulary {config.vocab}",
             n=model.count(),
@@ -309,11 +311,11 @@ class Line:
         )
         from ..train.reasons import REASONS
 
-        for key, values in self.going.why:
-            if key == "why.eager" and not _first_time(key):
+        for key, values in self.run.why:
+            if key == "why.eager" and not _is_first_time(key):
                 continue
             print("  " + say(REASONS[key], **values))
-        first = 0 if self.going.state is None else self.going.state["step"]
+        first = 0 if self.run.state is None else self.run.state["step"]
         key = (
             _("training {last} steps into {run}")
             if not first
@@ -324,7 +326,7 @@ class Line:
                 "{more}"
             )
         )
-        echo(key, first=first, last=settings.steps, run=self.going.folder, more=2 * settings.steps)
+        echo(key, first=first, last=settings.steps, run=self.run.folder, more=2 * settings.steps)
 
     def report(self, line: Metrics) -> None:
         """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""
@@ -334,17 +336,17 @@ class Line:
                 print(say("before the first step: validation loss {loss:.3f}", loss=line["val_loss"]), flush=True)
             return
         now = time.monotonic()
-        due = now - self.shown >= (0.2 if self.live else SILENT)
+        due = now - self.last_print >= (0.2 if self.live else MAX_SILENCE)
         if self.quiet or not (due or (not self.live and "val_loss" in line)):
             return
-        self.shown = now
-        settings = self.going.settings
+        self.last_print = now
+        settings = self.run.settings
         # By steps and not by tokens: rows of sentences are as long as they are, and evaluations take time too.
-        done, seconds = line["step"] - self.began[0], line["seconds"] - self.began[1]
-        left = (settings.steps - line["step"]) * seconds / done
+        steps, seconds = line["step"] - self.started[0], line["seconds"] - self.started[1]
+        remaining = (settings.steps - line["step"]) * seconds / steps
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
-        told = _("{step}/{steps} · loss {loss:.3f}{validation} · {tokens_per_second:,.0f} tokens/s · {left} left")
-        text = say(told, steps=settings.steps, validation=validation, left=clock(left), **line)
+        sentence = _("{step}/{steps} · loss {loss:.3f}{validation} · {tokens_per_second:,.0f} tokens/s · {left} left")
+        text = say(sentence, steps=settings.steps, validation=validation, left=clock(remaining), **line)
         if self.live:
             live(text, sys.stdout)
         else:

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from ..i18n import Problem, _, echo, say
-from .model_options import check_choices, model_arguments, open_model
-from .text_input import answer_lines, lines, text_arguments
+from .model_options import check_sampling, model_arguments, open_model
+from .text_input import answer_lines, read_lines, text_arguments
 
 EXAMPLES = [
     'qkv translate "15 Nov 2026" --demo',
@@ -16,14 +16,14 @@ EXAMPLES = [
     "cat lines.txt | qkv translate - --model opus-zh-en > translated.txt",
 ]
 DEMO = Path(__file__).parent.parent / "demo" / "dates"
-MADE_BY = "python tools/make_demo.py"
+TRAINING_COMMAND = "python tools/make_demo.py"
 DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日", "2026年11月15日"]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     add = parser.add_argument
-    text_arguments(parser, say("one or more sentences"), nargs="*", lines=True)
+    text_arguments(parser, say("one or more sentences"), nargs="*", by_line=True)
     model_arguments(parser)
     add("--demo", action="store_true", help=say("the small date translator that comes with qkv"))
     add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
@@ -33,9 +33,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Each sentence's translation on a line."""
     texts = options.text or (DATES if options.demo and options.file is None else [])
-    rows = lines(texts, options.file, EXAMPLES[0])
+    rows = read_lines(texts, options.file, EXAMPLES[0])
     texts = [line for text in texts for line in text.splitlines() if line.strip()]  # a model takes a sentence at a time
-    check_choices(options)
+    check_sampling(options)
     if options.beam is not None and options.beam < 1:
         raise Problem(
             "width is {width} and best is {best}: give a width of 1 or more and ask for 1 to width texts",
@@ -64,22 +64,22 @@ def run(options: argparse.Namespace) -> int:
 
     def translated(sources: list[list[int]]) -> list[str]:
         nonlocal cut
-        found = translate_ids(model, tokenizer, sources, width=options.beam, most=most)
+        outputs = translate_ids(model, tokenizer, sources, width=options.beam, most=most)
         # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
-        cut += sum(len(ids) >= most - bool(tokenizer.habits.forced_eos_token_id) for ids in found)
-        return [tokenizer.decode(ids) for ids in found]
+        cut += sum(len(ids) >= most - bool(tokenizer.habits.forced_eos_token_id) for ids in outputs)
+        return [tokenizer.decode(ids) for ids in outputs]
 
-    made = say("a small model that ships with qkv, trained on dates alone by: {command}", command=MADE_BY)
+    notice = say("a small model that ships with qkv, trained on dates alone by: {command}", command=TRAINING_COMMAND)
     if rows is not None:
         if options.demo:
-            print(made, file=sys.stderr)
+            print(notice, file=sys.stderr)
         code = answer_lines(say("translating"), rows, source, len, translated)
     else:
         sources = [source(text) for text in texts]
         if options.demo:
-            print(made)
-        for text, said in zip(texts, in_batches(sources, len, translated), strict=True):
-            print(said if len(texts) == 1 and not options.demo else f"{text} → {said}")
+            print(notice)
+        for text, translation in zip(texts, in_batches(sources, len, translated), strict=True):
+            print(translation if len(texts) == 1 and not options.demo else f"{text} → {translation}")
     if cut:
         longer = (
             ""

@@ -16,27 +16,27 @@ from ..i18n import Message, Problem, quoted
 
 JsonObject = dict[str, Any]  # names and values, as a stranger's file has them: nothing of it is known yet
 
-LARGEST = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
-DEEPEST = 100  # brackets within brackets of a JSON text
-LONGEST_NAME = 255  # bytes of a file's name, on all common systems
+MAX_BYTES = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
+MAX_DEPTH = 100  # brackets within brackets of a JSON text
+MAX_NAME_BYTES = 255  # bytes of a file's name, on all common systems
 # What a file with nonsense in it can lead to, in code that looks at it name by name.
-WRONG = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
 def read_text(file: Path, key: str) -> str:
     """A text file: a regular one, since a device has no end, of a size that memory holds, in UTF-8."""
     try:
-        told = file.stat()
-        if not stat.S_ISREG(told.st_mode):
-            raise unfit(file, key, Message("it is no regular file"))
-        if told.st_size > LARGEST:
-            raise unfit(file, key, Message("it has {st_size:,} bytes", st_size=told.st_size))
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise unusable_file(file, key, Message("it is no regular file"))
+        if status.st_size > MAX_BYTES:
+            raise unusable_file(file, key, Message("it has {st_size:,} bytes", st_size=status.st_size))
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         why = Message("byte {start} is no UTF-8", start=error.start)
-        raise unfit(file, key, why) from None
+        raise unusable_file(file, key, why) from None
     except (OSError, MemoryError) as error:
-        raise unfit(file, key, quoted(error)) from None
+        raise unusable_file(file, key, quoted(error)) from None
 
 
 def read_json(file: Path, key: str) -> Any:
@@ -45,7 +45,7 @@ def read_json(file: Path, key: str) -> Any:
     try:
         return parse_json(text)
     except Problem as problem:
-        raise unfit(file, key, problem) from None
+        raise unusable_file(file, key, problem) from None
 
 
 def parse_json(text: str) -> Any:
@@ -64,25 +64,25 @@ def parse_json(text: str) -> Any:
     except UnicodeEncodeError:
         raise Problem("it holds half a character (a lone surrogate)") from None
     except RecursionError:
-        raise Problem("its brackets are nested more than {most} deep", most=DEEPEST) from None
+        raise Problem("its brackets are nested more than {most} deep", most=MAX_DEPTH) from None
     except (ValueError, MemoryError) as error:
         words = quoted(error)
         raise Problem(words.sentence, words.values) from None
     level = [value]
-    for _depth in range(DEEPEST):
+    for _depth in range(MAX_DEPTH):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
         level = [each for values in inner for each in values if isinstance(each, dict | list)]
         if not level:
             return value
-    raise Problem("its brackets are nested more than {most} deep", most=DEEPEST)
+    raise Problem("its brackets are nested more than {most} deep", most=MAX_DEPTH)
 
 
 def read_table(file: Path, key: str) -> JsonObject:
     """A JSON file that holds names and values."""
-    made = read_json(file, key)
-    if not isinstance(made, dict):
-        raise unfit(file, key, Message("it is no {{name: value}}"))
-    return made
+    table = read_json(file, key)
+    if not isinstance(table, dict):
+        raise unusable_file(file, key, Message("it is no {{name: value}}"))
+    return table
 
 
 @contextmanager
@@ -97,13 +97,13 @@ def reading(file: Path | None, key: str) -> Iterator[None]:
     except Problem as problem:
         if file is None or "file" in problem.values:
             raise
-        raise unfit(file, key, problem) from None
+        raise unusable_file(file, key, problem) from None
     except Exception as error:
-        raise unfit(file, key, quoted(error)) from error
+        raise unusable_file(file, key, quoted(error)) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise unfit(file, key, quoted(Exception(str(error)))) from None
+        raise unusable_file(file, key, quoted(Exception(str(error)))) from None
 
 
 def is_plain(name: object, depth: int = 1) -> bool:
@@ -115,16 +115,16 @@ def is_plain(name: object, depth: int = 1) -> bool:
     if not isinstance(name, str) or any(sign in name for sign in "\\:\0"):
         return False
     parts = name.split("/")
-    short = all(len(part.encode("utf-8", "replace")) <= LONGEST_NAME for part in parts[: depth + 1])
+    short = all(len(part.encode("utf-8", "replace")) <= MAX_NAME_BYTES for part in parts[: depth + 1])
     return len(parts) <= depth and short and not any(part in ("", ".", "..") for part in parts)
 
 
-def unfit(file: Path | None, key: str, why: object) -> Problem:
+def unusable_file(file: Path | None, key: str, why: object) -> Problem:
     """The sentence for a file that can't be used, and the reason."""
     return Problem(key, file=file, why=why, error=why)
 
 
-def bytes_in(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """How large the files of a folder are; those that vanish meanwhile don't count."""
     total = 0
     for parent, _folders, names in os.walk(folder):

@@ -34,14 +34,14 @@ from .atomic_files import flush_folder, write_file
 CONFIG, METRICS, SAMPLES, LOCK = "config.json", "metrics.jsonl", "samples.txt", ".lock"
 PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
 TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
-STATE, WEIGHTS, MOMENTA = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
+STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
 ADAPTER = (
     "adapter_config.json",
     "adapter_model.safetensors",
 )  # instead of weights, of a run that learns beside a model
 SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
-LATER = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
+DEFAULTS = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
 
 Record = bounded_reading.JsonObject  # config.json
 
@@ -79,7 +79,7 @@ def is_run(config: Record) -> bool:
     return "format" in config
 
 
-def no_run(folder: Path) -> Problem:
+def not_a_run(folder: Path) -> Problem:
     """The problem of a folder without config.json."""
     return Problem(
         "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
@@ -93,7 +93,7 @@ def read_record(folder: Path) -> Record:
     """The config.json of a run."""
     file = folder / CONFIG
     if not file.is_file():
-        raise no_run(folder)
+        raise not_a_run(folder)
     config = _table(file)
     if not is_run(config):
         raise Problem("{file} can't be read: {error}", file=file, error=Message("it has no 'format'"))
@@ -102,22 +102,22 @@ def read_record(folder: Path) -> Record:
     return config
 
 
-def read_whole_record(folder: Path, right: Mapping[str, Callable[[object], bool]]) -> Any:
+def read_complete_record(folder: Path, validators: Mapping[str, Callable[[object], bool]]) -> Any:
     """The same of a run that is to go on: each of these keys must be there and be right. Its type is the caller's."""
-    file, record = folder / CONFIG, {**LATER, **read_record(folder)}
-    for key, fits in right.items():
+    file, record = folder / CONFIG, {**DEFAULTS, **read_record(folder)}
+    for key, is_valid in validators.items():
         if key not in record:
             raise Problem(
                 "{file} has no {key}: it was changed or cut short, so the run can't go on", file=file, key=key
             )
-        if not fits(record[key]):
-            shown = repr(record[key])[:80]
-            why = Message("{key!r} is {shown}, which no run has", key=key, shown=shown)
+        if not is_valid(record[key]):
+            excerpt = repr(record[key])[:80]
+            why = Message("{key!r} is {shown}, which no run has", key=key, shown=excerpt)
             raise Problem("{file} can't be read: {error}", file=file, error=why)
     return record
 
 
-def first_look(folder: Path) -> int | None:
+def first_watched_step(folder: Path) -> int | None:
     """The step at which a run first keeps the attention it is to watch; None where nothing says that it keeps any."""
     file = folder / CONFIG
     unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
@@ -151,8 +151,8 @@ def read_metrics(file: Path) -> list[tuple[int, str]]:
             else:
                 damaged.append(number)
     if damaged:
-        shown = all_of([*damaged[:10], *["…"] * (len(damaged) > 10)])
-        notice = Notice("{file} had damaged lines, which were left out: {lines}", file=file, lines=shown)
+        line_numbers = all_of([*damaged[:10], *["…"] * (len(damaged) > 10)])
+        notice = Notice("{file} had damaged lines, which were left out: {lines}", file=file, lines=line_numbers)
         warnings.warn(notice, stacklevel=2)
     return lines
 
@@ -169,131 +169,133 @@ def _is_step(name: str) -> bool:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints of a folder, whole or not, the oldest first."""
-    return [place for place in numbered(folder).values() if place.is_dir()]
+    return [path for path in numbered(folder).values() if path.is_dir()]
 
 
 def best(folder: Path) -> Path:
     """The checkpoint of a run with the lowest validation loss, else the newest."""
-    found: list[tuple[float, int, Path]] = []
+    candidates: list[tuple[float, int, Path]] = []
     damaged: Problem | None = None
-    for place in checkpoints(folder / CHECKPOINTS):
+    for checkpoint in checkpoints(folder / CHECKPOINTS):
         try:
-            state = read_state(place)
+            state = read_state(checkpoint)
         except Problem as problem:
             damaged = damaged or problem
             continue
-        found.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], place))
-    if not found:
+        candidates.append((0.0 if state.get("best_step") == state["step"] else 1.0, -state["step"], checkpoint))
+    if not candidates:
         raise damaged or Problem(
             "{folder} has no checkpoint yet: go on with `qkv train --resume {folder}`", folder=folder
         )
-    return min(found)[2]
+    return min(candidates)[2]
 
 
 def newest(folder: Path) -> Path | None:
     """The newest checkpoint that is whole; half-written and damaged ones are passed over."""
-    return next((place for place in reversed(checkpoints(folder)) if check(place) is None), None)
+    return next((checkpoint for checkpoint in reversed(checkpoints(folder)) if check(checkpoint) is None), None)
 
 
-def check(place: Path) -> Problem | None:
+def check(checkpoint: Path) -> Problem | None:
     """What is wrong with a checkpoint, or None."""
     try:
-        state = read_state(place)
+        state = read_state(checkpoint)
         if state.get("format") != CHECKPOINT:
             return Problem(
                 "{place} is {found!r}, this version reads {known!r}",
-                place=place,
+                place=checkpoint,
                 found=state.get("format"),
                 known=CHECKPOINT,
             )
         weights = list(ADAPTER) if ADAPTER[0] in state["files"] else [WEIGHTS]
-        needed = weights + [MOMENTA] * (not shard_files(place, state))
+        needed = weights + [OPTIMIZER] * (not shard_files(checkpoint, state))
         for name in dict.fromkeys([*needed, *state["files"]]):
-            if problem := changed(place, name, state):
+            if problem := find_change(checkpoint, name, state):
                 return problem
     except Problem as problem:
         return problem
     except OSError as error:
-        return Problem("{place} can't be read: {error}", place=place, error=quoted(error))
+        return Problem("{place} can't be read: {error}", place=checkpoint, error=quoted(error))
     return None
 
 
-def read_state(place: Path) -> State:
+def read_state(checkpoint: Path) -> State:
     """A checkpoint's state.json, if every value in it is what training writes there."""
-    file = place / STATE
+    file = checkpoint / STATE
     table = _table(file)
 
-    def whole(value: object) -> bool:
+    def is_count(value: object) -> bool:
         return type(value) is int and 0 <= value < 1 << 53
 
-    def number(value: object) -> bool:
+    def is_number(value: object) -> bool:
         return type(value) is float or (type(value) is int and abs(value) < 1 << 53)  # a larger one is no float
 
     # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
-    fits = {
-        "step": whole,
-        "best_step": lambda value: value is None or whole(value),
-        "waited": whole,
-        "best_loss": lambda value: value is None or number(value),
-        "seconds": lambda value: number(value) and math.isfinite(value),
+    validators = {
+        "step": is_count,
+        "best_step": lambda value: value is None or is_count(value),
+        "waited": is_count,
+        "best_loss": lambda value: value is None or is_number(value),
+        "seconds": lambda value: is_number(value) and math.isfinite(value),
         "parallel": lambda value: isinstance(value, str),
-        "processes": whole,
+        "processes": is_count,
         "files": lambda value: (
             isinstance(value, dict)
             and all(bounded_reading.is_plain(name, depth=2) for name in value)
-            and all(isinstance(known, dict) and whole(known.get("bytes")) for known in value.values())
-            and all(isinstance(known.get("sha256"), str) for known in value.values())
+            and all(isinstance(record, dict) and is_count(record.get("bytes")) for record in value.values())
+            and all(isinstance(record.get("sha256"), str) for record in value.values())
         ),
     }
-    for name, right in fits.items():
-        if (name in table or name in ("step", "files")) and not right(table.get(name)):
-            shown = repr(table.get(name))[:80]
-            why = Message("{name!r} is {shown}, which training never writes", name=name, shown=shown)
-            raise bounded_reading.unfit(file, _("{file} can't be read: {error}"), why)
+    for name, is_valid in validators.items():
+        if (name in table or name in ("step", "files")) and not is_valid(table.get(name)):
+            excerpt = repr(table.get(name))[:80]
+            why = Message("{name!r} is {shown}, which training never writes", name=name, shown=excerpt)
+            raise bounded_reading.unusable_file(file, _("{file} can't be read: {error}"), why)
     state: State = table
     return state
 
 
-def shard_files(place: Path, state: State) -> list[Path]:
+def shard_files(checkpoint: Path, state: State) -> list[Path]:
     """Return the files of shards/ that state.json lists; any other file there is not the checkpoint's."""
-    return [place / name for name in sorted(state["files"]) if name.startswith(f"{SHARDS}/")]
+    return [checkpoint / name for name in sorted(state["files"]) if name.startswith(f"{SHARDS}/")]
 
 
-def is_adapter(place: Path) -> bool:
+def is_adapter(checkpoint: Path) -> bool:
     """Does a checkpoint hold what was learned beside a model, and not a model?"""
-    return (place / ADAPTER[0]).is_file()
+    return (checkpoint / ADAPTER[0]).is_file()
 
 
-def weights_file(folder: Path, place: Path) -> Path:
+def weights_file(folder: Path, checkpoint: Path) -> Path:
     """The weights of a run's checkpoint; those that aren't what training wrote are refused, not used as if they were."""
-    *others, name = ADAPTER if is_adapter(place) else (WEIGHTS,)
-    if problem := next(filter(None, (changed(place, each, read_state(place)) for each in (*others, name))), None):
+    *others, name = ADAPTER if is_adapter(checkpoint) else (WEIGHTS,)
+    if problem := next(
+        filter(None, (find_change(checkpoint, file, read_state(checkpoint)) for file in (*others, name))), None
+    ):
         raise Problem(
             "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
             "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
             problem=problem,
-            place=place,
+            place=checkpoint,
             folder=folder,
         )
-    return place / name
+    return checkpoint / name
 
 
-def changed(place: Path, name: str, state: State) -> Problem | None:
+def find_change(checkpoint: Path, name: str, state: State) -> Problem | None:
     """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
-    file, known = place / name, state["files"].get(name)
-    if known is None:
+    file, expected = checkpoint / name, state["files"].get(name)
+    if expected is None:
         why = Message("it does not list {name}", name=name)
-        return bounded_reading.unfit(place / STATE, _("{file} can't be read: {error}"), why)
+        return bounded_reading.unusable_file(checkpoint / STATE, _("{file} can't be read: {error}"), why)
     if not file.is_file():  # a device or a pipe is none, and has no end
         return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
-    if (size := file.stat().st_size) != known["bytes"]:
+    if (size := file.stat().st_size) != expected["bytes"]:
         return Problem(
             "{file} has {found} bytes, {known} were written: it was cut short",
             file=file,
             found=size,
-            known=known["bytes"],
+            known=expected["bytes"],
         )
-    if fingerprint(file)["sha256"] != known["sha256"]:
+    if fingerprint(file)["sha256"] != expected["sha256"]:
         return Problem("{file} is not what was written: its content changed", file=file)
     return None
 
@@ -304,36 +306,38 @@ def fingerprint(path: Path) -> FileRecord:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def begin(folder: Path, step: int) -> Path:
+def begin_checkpoint(folder: Path, step: int) -> Path:
     """An empty folder to write checkpoint STEP in, aside."""
-    part = folder / f".{step:06d}.part"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    return part
+    temporary = folder / f".{step:06d}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    return temporary
 
 
-def finish(part: Path, step: int, state: State, weights: Mapping[str, bytes], listed: dict[str, FileRecord]) -> Path:
+def finish_checkpoint(
+    temporary: Path, step: int, state: State, weights: Mapping[str, bytes], listed: dict[str, FileRecord]
+) -> Path:
     """Add the files of the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
 
     All but the last two and the best are removed then.
     """
-    folder, place = part.parent, part.parent / f"{step:06d}"
-    listed = {**{name: write_through(part / name, content) for name, content in weights.items()}, **listed}
+    folder, checkpoint = temporary.parent, temporary.parent / f"{step:06d}"
+    listed = {**{name: write_flushed(temporary / name, content) for name, content in weights.items()}, **listed}
     record = {"format": CHECKPOINT, "step": step, **state, "files": listed}
-    write_through(part / STATE, json.dumps(record, indent=1, ensure_ascii=False).encode())
-    for inside in {(part / name).parent for name in listed}:
-        flush_folder(inside)
-    shutil.rmtree(place, ignore_errors=True)
-    os.rename(part, place)
+    write_flushed(temporary / STATE, json.dumps(record, indent=1, ensure_ascii=False).encode())
+    for parent in {(temporary / name).parent for name in listed}:
+        flush_folder(parent)
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    os.rename(temporary, checkpoint)
     flush_folder(folder)
     for old in checkpoints(folder)[:-2]:
         if int(old.name) != state.get("best_step"):
             shutil.rmtree(old, ignore_errors=True)
-    return place
+    return checkpoint
 
 
 @contextmanager
-def explained(folder: Path, step: int) -> Iterator[None]:
+def checkpoint_cleanup(folder: Path, step: int) -> Iterator[None]:
     """Leave nothing half-written behind, and say what a full disk means."""
     try:
         yield
@@ -341,23 +345,23 @@ def explained(folder: Path, step: int) -> Iterator[None]:
         shutil.rmtree(folder / f".{step:06d}.part", ignore_errors=True)
         if error.errno != errno.ENOSPC:
             raise
-        kept = newest(folder)
+        last_good = newest(folder)
         raise Problem(
             _(
                 "the disk is full: checkpoint {step} was not written, the last good checkpoint is {kept}; free some "
                 "space and resume"
             )
-            if kept
+            if last_good
             else _(
                 "the disk is full: checkpoint {step} was not written, no checkpoint could be written yet; free some "
                 "space and resume"
             ),
             step=step,
-            kept=kept,
+            kept=last_good,
         ) from error
 
 
-def write_through(path: Path, content: bytes) -> FileRecord:
+def write_flushed(path: Path, content: bytes) -> FileRecord:
     """Write a file through to the disk; gives its size and sha256."""
     with path.open("wb") as file:
         file.write(content)

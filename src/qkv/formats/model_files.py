@@ -403,7 +403,7 @@ def _nothing(folder: Path, config: HfConfig) -> Problem:
             "it is of something else",
             file=folder / "config.json",
         )
-    return run_folder.no_run(folder)
+    return run_folder.not_a_run(folder)
 
 
 def config_of(folder: Path, record: Mapping[str, object], place: Path | None) -> Config:

@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..disk.bounded_reading import bytes_in, is_plain
+from ..disk.bounded_reading import folder_size, is_plain
 from ..i18n import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
@@ -74,7 +74,7 @@ class Repository:
     @property
     def size(self) -> int:
         """Bytes that it takes in the cache."""
-        return bytes_in(self.folder)
+        return folder_size(self.folder)
 
 
 def fetched(home: Path) -> list[Repository]:
@@ -274,7 +274,7 @@ def _watched(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
 
     def watch() -> None:
         while not done.wait(0.2):
-            tell(bytes_in(folder))  # the library renames files meanwhile
+            tell(folder_size(folder))  # the library renames files meanwhile
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from ..disk.atomic_files import atomic_write
-from ..disk.bounded_reading import bytes_in
+from ..disk.bounded_reading import folder_size
 from ..i18n import Message, Problem, _, all_of
 from . import file_hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
@@ -147,10 +147,10 @@ def remove(name: str) -> int:
     """Remove a named thing from the cache; gives the bytes that are free again, 0 if it was not here."""
     item = find(name)
     folder = _folder(item)
-    freed = bytes_in(folder)
+    freed = folder_size(folder)
     shutil.rmtree(folder, ignore_errors=True)
     file_hashes.forget(home(), folder)
-    return freed - bytes_in(folder)
+    return freed - folder_size(folder)
 
 
 def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: hub.HubApi | None = None) -> Path:

@@ -19,7 +19,7 @@ from ..attention.latent import LatentAttention
 from ..attention.positions import ALiBi, Learned, Positions, Relative, Rotary, Sinusoidal
 from ..i18n import Problem, _
 from ..mixers.state_cache import StateCache
-from ..process.memory import need
+from ..process.memory import require
 from .config import Config
 from .layers import HEADS, NORMS, Block, StateMixer
 from .word_loss import word_loss
@@ -308,7 +308,7 @@ class Transformer(nn.Module):
         size = batch * numbers * like["dtype"].itemsize
         states = [block.attention for block in self.decoder if isinstance(block.attention, StateMixer)]
         size += sum(mixer.new_cache(batch, **like | {"device": "meta"}).numbers for mixer in states) * 4
-        need(
+        require(
             size,
             _(
                 "keys and values of {tokens} tokens take {size} and {free} of memory is free: ask for fewer new "

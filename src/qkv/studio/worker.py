@@ -132,7 +132,7 @@ def told_of(error: Exception) -> bytes:
 
     if isinstance(error, Problem):
         return problem(error)
-    if (full := memory.told(error)) is not None:
+    if (full := memory.explain(error)) is not None:
         return problem(full)
     traceback.print_exception(error)
     return problem(

@@ -15,7 +15,7 @@ from .screen import live
 if TYPE_CHECKING:
     from torch import nn
 
-FIRST, EACH = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
+FIRST_DELAY, INTERVAL = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
 
 
 @contextmanager
@@ -29,11 +29,11 @@ def bar(what: str, show: bool = True, in_bytes: bool = False) -> Iterator[Callab
     line, ended = _Line(what, in_bytes), threading.Event()
 
     def draw() -> None:
-        ended.wait(FIRST)
+        ended.wait(FIRST_DELAY)
         while not ended.is_set():
             room = shutil.get_terminal_size((80, 24)).columns - 1  # a line that goes on below can't be wiped away
             live(text_grid.clip(str(line), room), sys.stderr, fleeting=True)
-            ended.wait(EACH)
+            ended.wait(INTERVAL)
 
     thread = threading.Thread(target=draw, daemon=True) if show and sys.stderr.isatty() else None
     if thread:
@@ -51,19 +51,19 @@ class _Line:
     """How far it is: what is told of it, and the time."""
 
     def __init__(self, what: str, in_bytes: bool = False) -> None:
-        self.what, self.in_bytes, self.done, self.total, self.begun = what, in_bytes, 0.0, 0.0, time.monotonic()
+        self.what, self.in_bytes, self.done, self.total, self.started = what, in_bytes, 0.0, 0.0, time.monotonic()
 
     def __call__(self, done: float, total: float) -> None:
         self.done, self.total = done, total
 
     def __str__(self) -> str:
-        gone = time.monotonic() - self.begun
+        elapsed = time.monotonic() - self.started
         share = min(self.done / self.total, 1.0) if self.total else 0.0
         if not share:
-            return f"{self.what} … {clock(gone)}"
-        left = say("{left} left", left=clock(gone * (1 - share) / share))
+            return f"{self.what} … {clock(elapsed)}"
+        remaining = say("{left} left", left=clock(elapsed * (1 - share) / share))
         size = f" {self.done / 1e6:.0f}/{self.total / 1e6:.0f} MB" if self.in_bytes else ""
-        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%}{size} {left}"
+        return f"{self.what} {'━' * int(30 * share):┈<30} {share:4.0%}{size} {remaining}"
 
 
 def clock(seconds: float) -> str:
@@ -77,22 +77,22 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def passing(model: "nn.Module", progress: Callable[[int, int], None]) -> Iterator[None]:
+def forward_progress(model: "nn.Module", progress: Callable[[int, int], None]) -> Iterator[None]:
     """Tells how far a text has come through a model, whichever make it is: by its products with weights.
 
     A long text goes through in pieces, and an encoder-decoder says one token after the other; then it begins anew.
     """
     from torch.nn import Linear
 
-    products = [module for module in model.modules() if isinstance(module, Linear)]
+    layers = [module for module in model.modules() if isinstance(module, Linear)]
     done = 0
 
-    def tick(*_: object) -> None:
+    def count_layer(*_: object) -> None:
         nonlocal done
         done += 1
-        progress((done - 1) % len(products) + 1, len(products))
+        progress((done - 1) % len(layers) + 1, len(layers))
 
-    hooks = [module.register_forward_hook(tick) for module in products]
+    hooks = [module.register_forward_hook(count_layer) for module in layers]
     try:
         yield
     finally:

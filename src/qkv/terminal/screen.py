@@ -25,7 +25,7 @@ def plain(text: str) -> str:
     a\u001b[2Jb\u202ec
     人
     """
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class Screen:
@@ -33,15 +33,15 @@ class Screen:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self._held = ""  # a \r that ended a piece: the next one tells whether a line ends here
+        self._pending = ""  # a \r that ended a piece: the next one tells whether a line ends here
 
     def write(self, text: str) -> int:
         """As of any stream."""
-        whole = self._held + text
-        self._held = "\r" if whole.endswith("\r") else ""
-        with _turns:
-            _make_room()
-            self.stream.write(plain(whole[:-1] if self._held else whole))
+        whole = self._pending + text
+        self._pending = "\r" if whole.endswith("\r") else ""
+        with _lock:
+            _erase_live_line()
+            self.stream.write(plain(whole[:-1] if self._pending else whole))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -51,9 +51,9 @@ class Screen:
 
     def settle(self) -> None:
         """Nothing more comes: what was held is shown too."""
-        held, self._held = self._held, ""
-        if held:
-            self.stream.write(plain(held))
+        pending, self._pending = self._pending, ""
+        if pending:
+            self.stream.write(plain(pending))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -67,7 +67,7 @@ class InNotebook:
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
+def escaped_output() -> Iterator[None]:
     """All that is printed inside is shown plainly, on stdout and stderr."""
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -81,9 +81,9 @@ def guarded() -> Iterator[None]:
 
 def draw(text: str) -> None:
     """Print something of our own with its colours; what is foreign in it was made plain as it was put in."""
-    with _turns:
-        _make_room()
-        _behind(sys.stdout).write(text + "\n")
+    with _lock:
+        _erase_live_line()
+        _unescaped(sys.stdout).write(text + "\n")
 
 
 def live(text: str, stream: TextIO | Screen, *, fleeting: bool = False) -> None:
@@ -91,25 +91,25 @@ def live(text: str, stream: TextIO | Screen, *, fleeting: bool = False) -> None:
 
     A fleeting one makes room for whatever is printed while it stands, on stdout too: both are often one terminal.
     """
-    global _standing
-    behind = _behind(stream)
-    with _turns:
-        behind.write("\r\x1b[K" + plain(text).replace("\n", " "))
-        behind.flush()
-        _standing = behind if fleeting and text else None
+    global _live_stream
+    output = _unescaped(stream)
+    with _lock:
+        output.write("\r\x1b[K" + plain(text).replace("\n", " "))
+        output.flush()
+        _live_stream = output if fleeting and text else None
 
 
-_turns = threading.RLock()  # a progress bar is drawn by a thread of its own
-_standing: TextIO | None = None  # the stream on which a fleeting line stands: a process has one terminal
+_lock = threading.RLock()  # a progress bar is drawn by a thread of its own
+_live_stream: TextIO | None = None  # the stream on which a fleeting line stands: a process has one terminal
 
 
-def _make_room() -> None:
-    global _standing
-    if _standing is not None:
-        _standing.write("\r\x1b[K")
-        _standing.flush()
-        _standing = None
+def _erase_live_line() -> None:
+    global _live_stream
+    if _live_stream is not None:
+        _live_stream.write("\r\x1b[K")
+        _live_stream.flush()
+        _live_stream = None
 
 
-def _behind(stream: TextIO | Screen) -> TextIO:
+def _unescaped(stream: TextIO | Screen) -> TextIO:
     return stream.stream if isinstance(stream, Screen) else stream

@@ -35,8 +35,8 @@ def clip(text: str, cells: int) -> str:
     """The text cut to that many cells, a cut shown as …"""
     if width(text) <= cells:
         return text
-    kept = list(itertools.accumulate(map(width, text)))
-    return text[: bisect.bisect_right(kept, cells - 1)] + "…"
+    ends = list(itertools.accumulate(map(width, text)))
+    return text[: bisect.bisect_right(ends, cells - 1)] + "…"
 
 
 def aligned(rows: Sequence[Sequence[str]], words: Container[int] = (0,)) -> list[str]:
@@ -45,8 +45,8 @@ def aligned(rows: Sequence[Sequence[str]], words: Container[int] = (0,)) -> list
     >>> aligned([["我", "12"], ["it", "3"]])
     ['我  12', 'it   3']
     """
-    wide = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join((left if c in words else right)(cell, wide[c]) for c, cell in enumerate(row)) for row in rows]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join((left if c in words else right)(cell, widths[c]) for c, cell in enumerate(row)) for row in rows]
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -71,35 +71,40 @@ def numbers(
 
     table = np.asarray(matrix, dtype=np.float64)
     n, m = table.shape
-    shown_rows, shown_columns = _kept(n, most), _kept(m, most)
+    visible_rows, visible_columns = _visible(n, most), _visible(m, most)
     row_names = [str(i) for i in range(n)] if rows is None else [clip(r, 14) for r in rows]
     column_names = None if columns is None else [clip(c, 14) for c in columns]
 
     cells = [
-        ["…" if j is None else number(table[i, j], digits) for j in shown_columns] for i in shown_rows if i is not None
+        ["…" if j is None else number(table[i, j], digits) for j in visible_columns]
+        for i in visible_rows
+        if i is not None
     ]
-    head = [] if column_names is None else ["…" if j is None else column_names[j] for j in shown_columns]
-    wide = [
+    head = [] if column_names is None else ["…" if j is None else column_names[j] for j in visible_columns]
+    widths = [
         max((width(line[c]) for line in [*cells, *([head] if head else [])]), default=1)
-        for c in range(len(shown_columns))
+        for c in range(len(visible_columns))
     ]
-    margin = max((width(row_names[i]) for i in shown_rows if i is not None), default=0)
+    margin = max((width(row_names[i]) for i in visible_rows if i is not None), default=0)
 
     lines = (
-        [] if not head else [" " * margin + "".join("  " + right(name, w) for name, w in zip(head, wide, strict=True))]
+        []
+        if not head
+        else [" " * margin + "".join("  " + right(name, w) for name, w in zip(head, widths, strict=True))]
     )
     body = iter(cells)
-    for i in shown_rows:
+    for i in visible_rows:
         if i is None:
             lines.append(right("…", margin))
         else:
             lines.append(
-                left(row_names[i], margin) + "".join("  " + right(c, w) for c, w in zip(next(body), wide, strict=True))
+                left(row_names[i], margin)
+                + "".join("  " + right(c, w) for c, w in zip(next(body), widths, strict=True))
             )
     return "\n".join(lines)
 
 
-def _kept(n: int, most: int) -> list[int | None]:
+def _visible(n: int, most: int) -> list[int | None]:
     if n <= most:
         return list(range(n))
     return [*range(most - most // 3 - 1), None, *range(n - most // 3, n)]

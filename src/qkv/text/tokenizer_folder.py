@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as Library
 
-from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading, unfit
+from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading, unusable_file
 from ..i18n import Message, Notice, Problem, _, all_of
 from . import generation_defaults, imported_tokenizers
 from .library_tokenizer import SPECIAL, refuse_long
@@ -349,7 +349,7 @@ def _in_order(file: Path) -> list[str]:
         return names
     if isinstance(names, dict) and sorted(i for i in names.values() if type(i) is int) == list(range(len(names))):
         return sorted(names, key=lambda name: names[name])
-    raise unfit(file, UNREADABLE, Message("the ids are not 0, 1, 2, …"))
+    raise unusable_file(file, UNREADABLE, Message("the ids are not 0, 1, 2, …"))
 
 
 def _lines(file: Path) -> list[str]:

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from ..disk.bounded_reading import reading
 from ..disk.run_folder import (
-    MOMENTA,
+    OPTIMIZER,
     WEIGHTS,
     State,
-    begin,
+    begin_checkpoint,
     check,
-    explained,
-    finish,
+    checkpoint_cleanup,
+    finish_checkpoint,
     is_adapter,
     read_state,
     shard_files,
-    write_through,
+    write_flushed,
 )
 from ..formats.adapters import LowRank, attach, saved
 from ..formats.tensor_files import load_weights, read_tensors, refuse_others, weights_of
@@ -41,15 +41,15 @@ UNREADABLE = _("{file} can't be read: {error}")
 
 def save_checkpoint(folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> Path:
     """Write checkpoints/STEP, then remove all but the last two and the best; gives its path."""
-    with explained(folder, step):
-        part = begin(folder, step)
-        listed = {MOMENTA: write_through(part / MOMENTA, save(momenta_of(model, optimizers)))}
+    with checkpoint_cleanup(folder, step):
+        part = begin_checkpoint(folder, step)
+        listed = {OPTIMIZER: write_flushed(part / OPTIMIZER, save(momenta_of(model, optimizers)))}
         # The whole model, or the adapters beside one that stays as it is.
         if isinstance(model, Transformer) and any(isinstance(layer, LowRank) for layer in model.modules()):
             weights = saved(model)
         else:
             weights = {WEIGHTS: save(weights_of(model))}
-        return finish(part, step, state, weights, listed)
+        return finish_checkpoint(part, step, state, weights, listed)
 
 
 def load_checkpoint(place: Path, model: nn.Module, optimizers: Optimizers | None = None) -> State:
@@ -89,7 +89,7 @@ def load_shards(place: Path, model: nn.Module, optimizers: Optimizers, together:
     """
     import torch.distributed.checkpoint as dcp
 
-    files = shard_files(place, read_state(place)) or [place / WEIGHTS, place / MOMENTA]
+    files = shard_files(place, read_state(place)) or [place / WEIGHTS, place / OPTIMIZER]
     shapes = _joined_shapes(place, files)
     named, owner = _owners(model, optimizers)
     refuse_others(place, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
@@ -169,7 +169,7 @@ def momenta_of(model: nn.Module, optimizers: Optimizers) -> dict[str, Tensor]:
 
 def _put_momenta(place: Path, model: nn.Module, optimizers: Optimizers) -> None:
     named, owner = _owners(model, optimizers)
-    momenta = read_tensors(place / MOMENTA)
+    momenta = read_tensors(place / OPTIMIZER)
     _check_momenta(place, {key: tuple(value.shape) for key, value in momenta.items()}, named, owner)
     for key, value in momenta.items():
         name, _, what = key.rpartition(":")

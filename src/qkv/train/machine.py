@@ -12,7 +12,7 @@ import torch
 from ..formats.model_files import empty
 from ..i18n import Problem, _
 from ..model.config import Config
-from ..process.memory import need, told
+from ..process.memory import explain, require
 from .parallelize import World
 from .reasons import Reason
 from .settings import Settings
@@ -49,9 +49,9 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
     try:
         count = empty(config).count()
     except RuntimeError as error:  # sizes beyond what 64 bits count
-        raise told(error) or error from None
+        raise explain(error) or error from None
     moments = 1 if settings.optimizer == "muon" else 2
-    need(
+    require(
         count * size * (2 + moments if settings.lora is None else 1),
         _(
             "a model of {weights} weights takes at least {size} to train and {free} of memory is free: make "
@@ -65,7 +65,7 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
     tokens = 2 if config.kind == "encoder-decoder" else settings.row or config.context
     size = 2 if settings.dtype == "bfloat16" else size
     token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
-    need(
+    require(
         rows * tokens * token,
         _(
             "a batch of {rows} rows of {tokens} tokens takes at least {size} and {free} of memory is free: give a "

@@ -29,11 +29,11 @@ from ..disk.run_folder import (
     WEIGHTS,
     State,
     WorldRecord,
-    begin,
+    begin_checkpoint,
     check,
-    explained,
+    checkpoint_cleanup,
     fingerprint,
-    finish,
+    finish_checkpoint,
     newest,
     read_state,
 )
@@ -249,8 +249,8 @@ class Fsdp(Ddp):
 
     def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
         """Write a checkpoint: each process its slices, the first one all weights in one piece beside them."""
-        with explained(folder, step):
-            part = self.once(partial(begin, folder, step))
+        with checkpoint_cleanup(folder, step):
+            part = self.once(partial(begin_checkpoint, folder, step))
             weights = self._gathered(model)
             save_shards(part / SHARDS, model, optimizers)
             every = sorted((part / SHARDS).iterdir())
@@ -258,7 +258,9 @@ class Fsdp(Ddp):
             listed: list[Any] = [None] * self.size
             dist.all_gather_object(listed, known)
             files = {name: known for share in listed for name, known in share.items()}
-            self.once(partial(finish, part, step, {**state, **self.remembered}, {WEIGHTS: save(weights)}, files))
+            self.once(
+                partial(finish_checkpoint, part, step, {**state, **self.remembered}, {WEIGHTS: save(weights)}, files)
+            )
 
     def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> State:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""

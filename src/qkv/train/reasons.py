@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..disk.bounded_reading import WRONG
+from ..disk.bounded_reading import MALFORMED
 from ..i18n import _, say
 
 Reason = tuple[str, dict[str, Any]]
@@ -66,7 +66,7 @@ def is_sayable(reasons: object) -> bool:
     """True if these are reasons from the table, with all that fills their sentences."""
     try:
         return isinstance(reasons, list) and all(bool(say(REASONS[key], **values)) for key, values in reasons)
-    except WRONG:
+    except MALFORMED:
         return False
 
 

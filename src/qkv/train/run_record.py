@@ -64,5 +64,5 @@ CHECKS: Mapping[str, Callable[[object], bool]] = {
 
 def read_run_record(folder: Path) -> RunRecord:
     """Return the config.json of a run that is to go on; one with missing or impossible values is refused."""
-    record: RunRecord = run_folder.read_whole_record(folder, CHECKS)
+    record: RunRecord = run_folder.read_complete_record(folder, CHECKS)
     return record
