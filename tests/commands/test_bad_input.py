@@ -1,4 +1,4 @@
-"""Bad inputs for every verb: each gets one sentence and exit code 2, and none is reported as a bug of qkv."""
+"""Bad inputs for every verb: each gets one sentence and exit code 2, and none is reported as a bug in qkv."""
 
 import argparse
 import importlib

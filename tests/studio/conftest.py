@@ -26,23 +26,23 @@ class Client:
     def request(self, method, path, body=None, *, cookie=True, **headers):
         """(status, headers, body) of one request; a header named None is left out."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
-        given = {"Host": f"{self.host}:{self.port}"} | ({"Cookie": self.cookie} if cookie else {})
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent = {"Host": f"{self.host}:{self.port}"} | ({"Cookie": self.cookie} if cookie else {})
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            connection.request(method, path, body, given)
+            connection.request(method, path, body, sent)
             answer = connection.getresponse()
             return answer.status, dict(answer.getheaders()), answer.read()
         finally:
             connection.close()
 
-    def ask(self, **told):
+    def respond(self, **fields):
         """The frames of an answer: [(told, arrays), …]."""
-        status, _, body = self.request("POST", "/api/ask", json.dumps(told).encode(), Content_Type="application/json")
+        status, _, body = self.request("POST", "/api/ask", json.dumps(fields).encode(), Content_Type="application/json")
         assert status == 200, body
         return unpack(body)
 
-    def kinds(self, **told):
-        return [frame["kind"] for frame, _ in self.ask(**told)]
+    def kinds(self, **fields):
+        return [frame["kind"] for frame, _ in self.respond(**fields)]
 
 
 class Running:
@@ -57,18 +57,18 @@ class Running:
             encoding="utf-8",
             env=os.environ | environment,
         )
-        self.said = ""
-        while "token=" not in self.said:
+        self.output = ""
+        while "token=" not in self.output:
             line = self.process.stdout.readline()
-            assert line, self.said
-            self.said += line
-        self.address = re.search(r"http://\S+", self.said)[0]
+            assert line, self.output
+            self.output += line
+        self.address = re.search(r"http://\S+", self.output)[0]
         self.client = Client(self.address)
 
     def workers(self):
         """The processes that it started, by id."""
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
-        return [int(pid) for pid in found.stdout.split()]
+        listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
+        return [int(pid) for pid in listing.stdout.split()]
 
     def end(self):
         self.process.terminate()
@@ -79,13 +79,13 @@ class Running:
             self.process.stdout.close()
 
 
-def until(true, seconds=60.0):
+def until(condition, seconds=60.0):
     """Wait for it to be true; gives what it gave."""
     end = time.monotonic() + seconds
-    while not (found := true()):
+    while not (value := condition()):
         assert time.monotonic() < end
         time.sleep(0.05)
-    return found
+    return value
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield made
-        made.close()
+        browser_ = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield browser_
+        browser_.close()
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_axe_finds_nothing_serious(browser, studio, shelf, room, scheme, width):
     tab.evaluate("qkv.settled()")
     tab.wait_for_timeout(400)
     tab.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
-    found = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    violations = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     small = small_targets(tab)
     wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     context.close()
-    serious = [each for each in found if each["impact"] in ("serious", "critical")]
-    told = [(each["id"], each["help"], [node["html"][:160] for node in each["nodes"][:3]]) for each in serious]
-    assert told == [] and small == []
+    serious = [each for each in violations if each["impact"] in ("serious", "critical")]
+    report = [(each["id"], each["help"], [node["html"][:160] for node in each["nodes"][:3]]) for each in serious]
+    assert report == [] and small == []
     assert wide <= 0, "the page is wider than the screen"

@@ -8,7 +8,7 @@ import uvicorn
 
 from qkv.studio.connections import patient_protocol
 
-ASK = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def app(scope, receive, send):
@@ -52,19 +52,19 @@ def served():
         running.append((server, thread))
         opened = []
 
-        def connect(said=b""):
-            made = socket.create_connection(listener.getsockname(), timeout=30)
-            made.sendall(said)
-            opened.append(made)
-            return made
+        def connect(content=b""):
+            connection = socket.create_connection(listener.getsockname(), timeout=30)
+            connection.sendall(content)
+            opened.append(connection)
+            return connection
 
         running[-1] += (opened,)
         return connect
 
     yield go
     for server, thread, opened in running:
-        for one in opened:
-            one.close()
+        for connection in opened:
+            connection.close()
         server.should_exit = True
         thread.join(20)
 
@@ -88,7 +88,7 @@ def is_closed(connection):
 def test_unfinished_headers_end_the_connection(served):
     connect = served(patient_protocol(0.4))
     silent, halfway = connect(), connect(b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-    quick = connect(ASK)
+    quick = connect(REQUEST)
     assert answer(quick).startswith(b"HTTP/1.1 200")
     quick.sendall(b"GET / HT")  # the next request on the same connection
     assert is_closed(silent) and is_closed(halfway) and is_closed(quick)
@@ -106,5 +106,5 @@ def test_an_answer_may_take_longer_than_headers_may(served):
 def test_many_silent_connections_keep_nobody_out(served):
     connect = served(patient_protocol(600, most=8))
     silent = [connect(b"GET /") for _ in range(30)]
-    assert answer(connect(ASK)).startswith(b"HTTP/1.1 200")
-    assert all(is_closed(one) for one in silent[:20])
+    assert answer(connect(REQUEST)).startswith(b"HTTP/1.1 200")
+    assert all(is_closed(connection) for connection in silent[:20])

@@ -45,26 +45,26 @@ def test_a_name_cannot_turn_the_direction_of_what_is_read(tab, sign):
     assert written in tab.inner_text("qkv-picker .sheet")
     tab.evaluate("(name) => qkv.studio.set({ model: name })", name)
     assert written in tab.inner_text("qkv-picker .opener")
-    heard = "[...document.querySelectorAll('[aria-label], [title]')].map((e) => `${e.ariaLabel} ${e.title}`).join()"
-    assert sign not in tab.evaluate("document.body.textContent") + tab.evaluate(heard)
+    labels = "[...document.querySelectorAll('[aria-label], [title]')].map((e) => `${e.ariaLabel} ${e.title}`).join()"
+    assert sign not in tab.evaluate("document.body.textContent") + tab.evaluate(labels)
 
 
-def test_the_address_is_that_of_what_is_chosen(tab):
+def test_the_address_holds_the_current_choice(tab):
     """Who copies or leaves at once takes the newest choice along, however short ago the last one was."""
     for i, event in enumerate(("pagehide", "blur", "copy")):
-        chosen = tab.evaluate(
+        address = tab.evaluate(
             """([query, event]) => { qkv.studio.set({ query: query + 1 }); qkv.studio.set({ query });
             return new Promise((done) => setTimeout(() => { qkv.studio.set({ key: query }); window.dispatchEvent(new Event(event)); done(location.hash) })) }""",
             [i, event],
         )
-        assert f"&query={i}&key={i}&" in chosen
+        assert f"&query={i}&key={i}&" in address
     tab.evaluate("qkv.studio.set({ query: 4 })")
     until(tab, "location.hash.includes('query=4&')")
 
 
 def test_the_address_does_not_lag(tab):
     """A change after a quiet while is there at the next turn, one that follows at once within 0.6 s; timers keep their order."""
-    first, next_one = tab.evaluate(
+    first, upcoming = tab.evaluate(
         """async () => { const wait = (time) => new Promise((done) => setTimeout(done, time));
         await wait(700);
         qkv.studio.set({ query: 4 });
@@ -74,16 +74,16 @@ def test_the_address_does_not_lag(tab):
         await wait(600);
         return [first, location.hash] }"""
     )
-    assert "&query=4&" in first and "&query=5&" in next_one
+    assert "&query=4&" in first and "&query=5&" in upcoming
 
 
-@pytest.mark.parametrize(("heads", "said"), [(2, "1 layer × 2 heads"), (1, "1 layer × 1 head")])
-def test_one_layer_is_not_said_in_the_plural(tab, heads, said):
+@pytest.mark.parametrize(("heads", "summary"), [(2, "1 layer × 2 heads"), (1, "1 layer × 1 head")])
+def test_a_single_layer_is_singular(tab, heads, summary):
     tab.evaluate(
         "(heads) => { qkv.served().header.parts[0].layers[0].heads = heads; qkv.studio.set({ opened: { ...qkv.studio.now.opened } }) }",
         heads,
     )
-    assert f"{said}, counted from 0" in tab.inner_text("qkv-facts")
+    assert f"{summary}, counted from 0" in tab.inner_text("qkv-facts")
     tab.evaluate("qkv.served().header.parts[0].layers[0].heads = 2")
 
 
@@ -92,8 +92,8 @@ def test_the_grid_stays_where_it_is_under_the_pointer(opened, locale):  # noqa: 
     """A caption of two lines takes no more room than one of one line."""
     tab = opened(link="model=trace:cat-smollm2", size=(1280, 900), locale=locale, ready=False)
     until(tab, "document.querySelectorAll('qkv-overview canvas[data-drawn]').length === 270")
-    place = "document.querySelector(\"[data-head='0.0']\").getBoundingClientRect().top"
-    before, lines = tab.evaluate(place), set()
+    top = "document.querySelector(\"[data-head='0.0']\").getBoundingClientRect().top"
+    before, lines = tab.evaluate(top), set()
     for layer in range(8):
         for head in range(9):
             tab.hover(f"[data-head='{layer}.{head}']")
@@ -102,5 +102,5 @@ def test_the_grid_stays_where_it_is_under_the_pointer(opened, locale):  # noqa: 
                     "(() => { const all = document.createRange(); all.selectNodeContents(document.querySelector('qkv-overview .told')); return all.getBoundingClientRect().height > 22 })()"
                 )
             )
-            assert tab.evaluate(place) == before, (layer, head)
+            assert tab.evaluate(top) == before, (layer, head)
     assert locale == "zh-CN" or lines == {True, False}

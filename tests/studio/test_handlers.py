@@ -15,7 +15,7 @@ from qkv.i18n import Problem
 from qkv.studio import openable, requests
 from qkv.studio.frames import ENVELOPE
 from qkv.studio.handlers import HANDLERS, Job
-from qkv.studio.loaded_models import LoadedModels, giving_way
+from qkv.studio.loaded_models import LoadedModels, run_nicely
 from qkv.studio.text_views import TextView, Unmade
 from qkv.studio.worker import Worker
 from qkv.tracing.record.streaming import StreamStopped
@@ -25,39 +25,39 @@ TEXT = "the cat sat on the mat"
 CLOSE = dict(rtol=0, atol=1e-5)
 
 
-def read(told, *folders):
+def read(fields, *folders):
     """A request as it reaches the worker."""
-    sent = requests.parse(told, lambda name: openable.find(name, folders))
+    sent = requests.parse(fields, lambda name: openable.find(name, folders))
     restored = requests.restore(json.loads(json.dumps(sent.to_json())))
     assert restored == sent
     return restored
 
 
-class Asked:
+class Responder:
     """Models, and requests for them as the worker handles them."""
 
     def __init__(self, folder):
         self.folder, self.events = folder, []
         self.models = LoadedModels(self.events.append)
 
-    def __call__(self, do, *, may_run=True, wanted=lambda: True, **told):
+    def __call__(self, do, *, may_run=True, is_active=lambda: True, **fields):
         frames: list = []
-        request = read({"do": do} | told, self.folder)
+        request = read({"do": do} | fields, self.folder)
 
-        def send(told, *arrays, hold=False):
-            frames.append((told, arrays))
+        def send(fields, *arrays, hold=False):
+            frames.append((fields, arrays))
 
-        HANDLERS[do](Job(self.models, send, wanted, may_run), request)
+        HANDLERS[do](Job(self.models, send, is_active, may_run), request)
         return frames
 
-    def one(self, do, kind=None, **told):
-        (found,) = [frame for frame in self(do, **told) if frame[0]["kind"] == (kind or do)]
-        return found
+    def single(self, do, kind=None, **fields):
+        (matching,) = [frame for frame in self(do, **fields) if frame[0]["kind"] == (kind or do)]
+        return matching
 
 
 @pytest.fixture(scope="module")
-def ask(shelf):
-    return Asked(shelf)
+def respond(shelf):
+    return Responder(shelf)
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +67,10 @@ def name(shelf):
 
 @pytest.fixture(scope="module")
 def trace(shelf):
-    return qkv.trace(*_given(shelf, "lm"))
+    return qkv.trace(*_arguments(shelf, "lm"))
 
 
-def _given(shelf, run, text=TEXT):
+def _arguments(shelf, run, text=TEXT):
     model, tokenizer = qkv.load(shelf / run)
     return model, text, tokenizer
 
@@ -79,117 +79,117 @@ def spec(name, run="lm", **more):
     return {"model": name(run), "text": TEXT} | more
 
 
-def test_a_view_tells_its_tokens_before_anything_is_computed(ask, name, trace):
-    frames = ask("view", spec=spec(name))
-    kinds = [told["kind"] for told, _ in frames]
+def test_a_view_sends_its_tokens_first(respond, name, trace):
+    frames = respond("view", spec=spec(name))
+    kinds = [fields["kind"] for fields, _ in frames]
     assert kinds == ["header", "words", *["layer"] * trace.n_layer(), "loss", "first"]
     header = frames[0][0]
     assert header["tokens"][0]["labels"] == trace.tokens().numbered
     assert header["ids"]["decoder"][0] == list(trace.tokens().ids)
 
 
-def test_pictures_and_links_are_the_surveys(ask, name, trace):
+def test_pictures_and_links_are_the_surveys(respond, name, trace):
     survey = trace.survey()
-    layers = [frame for frame in ask("view", spec=spec(name)) if frame[0]["kind"] == "layer"]
-    for (told, (pictures,)), looks in zip(layers, survey.heads[0], strict=True):
-        assert told["links"] == [[one.link for one in looks]]
-        assert np.array_equal(pictures[0], np.stack([one.picture for one in looks]))
+    layers = [frame for frame in respond("view", spec=spec(name)) if frame[0]["kind"] == "layer"]
+    for (fields, (pictures,)), looks in zip(layers, survey.heads[0], strict=True):
+        assert fields["links"] == [[look.link for look in looks]]
+        assert np.array_equal(pictures[0], np.stack([look.picture for look in looks]))
 
 
-def test_a_head_has_what_its_weights_are_made_of(ask, name, trace):
-    told, (q, k, v) = ask.one("head", spec=spec(name), part="decoder", layer=0, head=1)
+def test_a_head_has_q_k_v_mask_and_scale(respond, name, trace):
+    fields, (q, k, v) = respond.single("head", spec=spec(name), part="decoder", layer=0, head=1)
     call = trace.call(0)
-    assert told["layer"]["mask"] == [["band", None, 0]] and told["layer"]["scale"] == call.scale
+    assert fields["layer"]["mask"] == [["band", None, 0]] and fields["layer"]["scale"] == call.scale
     np.testing.assert_allclose(q[0, 0], call.q[0, 1], **CLOSE)
     assert k.shape == v.shape == q.shape
 
 
-def test_links_are_the_traces(ask, name, trace):
-    told, _ = ask.one("links", spec=spec(name), part="decoder", query=4, key=1)
-    assert [tuple(each[:2]) for each in told["top"]] == [each[:2] for each in trace.find(4, 1, most=99)]
-    np.testing.assert_allclose([each[2] for each in told["top"]], [e[2] for e in trace.find(4, 1, most=99)], **CLOSE)
+def test_links_are_the_traces(respond, name, trace):
+    fields, _ = respond.single("links", spec=spec(name), part="decoder", query=4, key=1)
+    assert [tuple(each[:2]) for each in fields["top"]] == [each[:2] for each in trace.find(4, 1, most=99)]
+    np.testing.assert_allclose([each[2] for each in fields["top"]], [e[2] for e in trace.find(4, 1, most=99)], **CLOSE)
 
 
-def test_next_words_are_the_models(ask, name, shelf):
-    model, text, tokenizer = _given(shelf, "lm")
+def test_next_words_are_the_models(respond, name, shelf):
+    model, text, tokenizer = _arguments(shelf, "lm")
     logits = model(torch.tensor([tokenizer.encode(text)]))[0, -1].detach()
-    told, _ = ask.one("words", spec=spec(name), most=1000)
-    assert len(told["words"]) == told["all"] == model.config.vocab
+    fields, _ = respond.single("words", spec=spec(name), most=1000)
+    assert len(fields["words"]) == fields["all"] == model.config.vocab
     np.testing.assert_allclose(
-        [word["p"] for word in told["words"]], logits.softmax(-1)[[word["id"] for word in told["words"]]], **CLOSE
+        [word["p"] for word in fields["words"]], logits.softmax(-1)[[word["id"] for word in fields["words"]]], **CLOSE
     )
-    assert sum(word["p"] for word in told["words"]) == pytest.approx(1, abs=1e-5)
+    assert sum(word["p"] for word in fields["words"]) == pytest.approx(1, abs=1e-5)
 
 
-def test_what_is_cut_away_is_never_drawn(ask, name):
-    told = dict(spec=spec(name), temperature=0.7, top_k=5, top_p=0.8, most=1000)
-    words = ask.one("words", **told)[0]["words"]
-    kept = {word["id"] for word in words if word["cut"] > 0}
-    assert 1 <= len(kept) <= 5 and sum(word["cut"] for word in words) == pytest.approx(1, abs=1e-5)
-    drawn = {ask.one("words", **told, seed=seed)[0]["drawn"]["id"] for seed in range(30)}
-    assert drawn <= kept and len(drawn) > 1
+def test_what_is_cut_away_is_never_drawn(respond, name):
+    fields = dict(spec=spec(name), temperature=0.7, top_k=5, top_p=0.8, most=1000)
+    words = respond.single("words", **fields)[0]["words"]
+    nonzero = {word["id"] for word in words if word["cut"] > 0}
+    assert 1 <= len(nonzero) <= 5 and sum(word["cut"] for word in words) == pytest.approx(1, abs=1e-5)
+    drawn = {respond.single("words", **fields, seed=seed)[0]["drawn"]["id"] for seed in range(30)}
+    assert drawn <= nonzero and len(drawn) > 1
 
 
-def test_the_loss_is_the_models(ask, name, shelf):
-    model, text, tokenizer = _given(shelf, "lm")
+def test_the_loss_is_the_models(respond, name, shelf):
+    model, text, tokenizer = _arguments(shelf, "lm")
     ids = torch.tensor([tokenizer.encode(text)])
-    wanted = torch.nn.functional.cross_entropy(model(ids)[0, :-1], ids[0, 1:])
-    told, _ = ask.one("loss", spec=spec(name))
-    assert told["loss"] == pytest.approx(float(wanted), abs=1e-5)
+    expected = torch.nn.functional.cross_entropy(model(ids)[0, :-1], ids[0, 1:])
+    fields, _ = respond.single("loss", spec=spec(name))
+    assert fields["loss"] == pytest.approx(float(expected), abs=1e-5)
 
 
-def test_tokens_that_were_added_are_part_of_the_view(ask, name, shelf):
-    _, text, tokenizer = _given(shelf, "lm")
+def test_tokens_that_were_added_are_part_of_the_view(respond, name, shelf):
+    _, text, tokenizer = _arguments(shelf, "lm")
     ids = tokenizer.encode(text)
-    header = ask("view", spec=spec(name, text=tokenizer.decode(ids[:4]), more=ids[4:]))[0][0]
+    header = respond("view", spec=spec(name, text=tokenizer.decode(ids[:4]), more=ids[4:]))[0][0]
     assert header["ids"]["decoder"][0] == ids
 
 
-def test_off_then_on_is_never_touched(ask, name):
-    before = ask.one("words", spec=spec(name))[0]
-    off = ask.one("words", spec=spec(name, edits=[["0.0", "zero"]]))[0]
-    again = Asked(ask.folder).one("words", spec=spec(name))[0]
+def test_off_then_on_is_never_touched(respond, name):
+    before = respond.single("words", spec=spec(name))[0]
+    off = respond.single("words", spec=spec(name, edits=[["0.0", "zero"]]))[0]
+    again = Responder(respond.folder).single("words", spec=spec(name))[0]
     assert before == again and before["words"] != off["words"]
 
 
-def test_the_lens_ends_in_what_the_model_says(ask, name):
-    told, _ = ask.one("lens", spec=spec(name), place=4, most=3)
-    words = ask.one("words", spec=spec(name), place=4, most=3)[0]["words"]
-    assert [word["id"] for word in told["layers"][-1]] == [word["id"] for word in words]
+def test_the_lens_ends_in_the_models_next_words(respond, name):
+    fields, _ = respond.single("lens", spec=spec(name), place=4, most=3)
+    words = respond.single("words", spec=spec(name), place=4, most=3)[0]["words"]
+    assert [word["id"] for word in fields["layers"][-1]] == [word["id"] for word in words]
 
 
-def test_patterns_are_the_traces(ask, name, trace):
-    told, _ = ask.one("heads", spec=spec(name), part="decoder")
+def test_patterns_are_the_traces(respond, name, trace):
+    fields, _ = respond.single("heads", spec=spec(name), part="decoder")
     table = trace.patterns().table
-    assert [one["pattern"] for row in told["rows"] for one in row] == [row.name for row in table]
+    assert [entry["pattern"] for row in fields["rows"] for entry in row] == [row.name for row in table]
 
 
-def test_importance_is_told_as_it_is_measured(ask, name):
-    frames = ask("importance", spec=spec(name))
+def test_importance_sends_progress(respond, name):
+    frames = respond("importance", spec=spec(name))
     assert frames[0][0]["kind"] == "progress" and frames[-1][0]["kind"] == "importance"
     assert [len(row) for row in frames[-1][0]["rows"]["decoder"]] == [2]
 
 
-def test_an_encoder_says_what_is_hidden(ask, name):
-    told, _ = ask.one("open", "opened", spec=spec(name, "mlm"))
-    frames = ask("view", spec=spec(name, "mlm", text=f"the {told['mask']} sat"))
-    assert told["of"] == "encoder" and "words" in [frame["kind"] for frame, _ in frames]
-    assert "words" not in [frame["kind"] for frame, _ in ask("view", spec=spec(name, "mlm", text="the cat sat"))]
+def test_an_encoder_fills_its_mask(respond, name):
+    fields, _ = respond.single("open", "opened", spec=spec(name, "mlm"))
+    frames = respond("view", spec=spec(name, "mlm", text=f"the {fields['mask']} sat"))
+    assert fields["of"] == "encoder" and "words" in [frame["kind"] for frame, _ in frames]
+    assert "words" not in [frame["kind"] for frame, _ in respond("view", spec=spec(name, "mlm", text="the cat sat"))]
 
 
-def test_a_translator_says_alternatives_and_each_can_be_looked_at(ask, name):
-    one = spec(name, "translate", text="cat 7")
-    said = ask.one("translations", spec=one, beams=3)[0]["said"]
-    assert len(said) == 3 and said[0]["score"] >= said[-1]["score"]
-    header = ask("view", spec=one | {"target": said[1]["ids"]})[0][0]
+def test_each_candidate_translation_can_be_opened(respond, name):
+    source = spec(name, "translate", text="cat 7")
+    candidates = respond.single("translations", spec=source, beams=3)[0]["said"]
+    assert len(candidates) == 3 and candidates[0]["score"] >= candidates[-1]["score"]
+    header = respond("view", spec=source | {"target": candidates[1]["ids"]})[0][0]
     assert [part["name"] for part in header["header"]["parts"]] == ["encoder", "decoder", "cross"]
 
 
-def test_every_checkpoint_of_a_run_can_be_opened(ask, name, shelf):
-    here = {place.name: place for place in openable.listed([shelf])}[name("lm")]
-    assert here.checkpoints == (3, 6)
+def test_every_checkpoint_of_a_run_can_be_opened(respond, name, shelf):
+    entry_of = {entry.name: entry for entry in openable.listed([shelf])}[name("lm")]
+    assert entry_of.checkpoints == (3, 6)
     early, late = (
-        ask.one("words", spec=spec(name) | {"model": f"{name('lm')}@{step}"})[0] for step in here.checkpoints
+        respond.single("words", spec=spec(name) | {"model": f"{name('lm')}@{step}"})[0] for step in entry_of.checkpoints
     )
     assert early["words"] != late["words"]
 
@@ -204,32 +204,32 @@ def test_checkpoints_are_listed_by_number(tmp_path):
     assert here.checkpoints == here.watched == (6, 999_999, 1_000_000)
 
 
-def test_the_python_lines_compute_what_is_seen(ask, name, trace, tmp_path, monkeypatch, capsys):
+def test_the_python_lines_compute_the_view(respond, name, trace, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    one = spec(name, edits=[["0.1", "uniform"]])
-    text = ask.one("python", spec=one, part="decoder", layer=0, head=0, query=3)[0]["text"]
+    edited = spec(name, edits=[["0.1", "uniform"]])
+    text = respond.single("python", spec=edited, part="decoder", layer=0, head=0, query=3)[0]["text"]
     exec(compile(text, "lines", "exec"), {})
     printed = np.fromstring(capsys.readouterr().out.replace("[", " ").replace("]", " "), sep=" ")
     np.testing.assert_allclose(printed, trace.row(0, 0, 3), rtol=0, atol=1e-4)
     assert (tmp_path / "head.png").exists()
 
 
-def test_the_page_is_the_one_file_page(ask, name):
-    _, (page,) = ask.one("page", spec=spec(name), lang="zh", opening=[0, 1])
+def test_the_page_is_the_page_of_see(respond, name):
+    _, (page,) = respond.single("page", spec=spec(name), lang="zh", opening=[0, 1])
     assert bytes(page).startswith(b"<!doctype html>") and b'lang="zh-CN"' in bytes(page)
 
 
 def test_looking_never_runs_a_model_beside_another(name, shelf):
     """Asks of the light lane that find no view go back to the lane where models run."""
-    fresh = Asked(shelf)
+    fresh = Responder(shelf)
     with pytest.raises(Unmade):
         fresh("head", may_run=False, spec=spec(name), part="decoder", layer=0, head=0)
 
 
 def test_a_view_that_nobody_waits_for_stops_between_layers(name, shelf):
-    fresh = Asked(shelf)
+    fresh = Responder(shelf)
     with pytest.raises(StreamStopped):
-        fresh("view", spec=spec(name), wanted=lambda: False)
+        fresh("view", spec=spec(name), is_active=lambda: False)
     assert not fresh.models.views
 
 
@@ -264,22 +264,24 @@ def test_parts_of_a_cancelled_view_do_not_run_the_model_again(name, shelf, do, m
     }[do]
     # Cancelled as soon as its tokens are known.
     monkeypatch.setattr(
-        TextView, "_survey", lambda self, *told, survey=TextView._survey: [survey(self, *told), worker.cancelled.add(7)]
+        TextView,
+        "_survey",
+        lambda self, *fields, survey=TextView._survey: [survey(self, *fields), worker.cancelled.add(7)],
     )
     assert worker.request("view", number=7, spec=spec(name))[-1]["kind"] == "superseded"
     monkeypatch.undo()
-    made = []
+    computed = []
     monkeypatch.setattr(
-        TextView, "make", lambda self, *told, make=TextView.make: made.append(self) or make(self, *told)
+        TextView, "make", lambda self, *fields, make=TextView.make: computed.append(self) or make(self, *fields)
     )
     assert worker.request(do, number=8, light=True, spec=spec(name), **fields)[-1]["kind"] == "superseded"
-    assert not made
+    assert not computed
     assert worker.request("view", number=9, spec=spec(name))[-1]["kind"] == "done"  # asked for anew, it is made
     assert worker.request(do, number=10, light=True, spec=spec(name), **fields)[-1]["kind"] == "done"
-    assert len(made) == 1
+    assert len(computed) == 1
 
 
-def test_a_layer_of_a_view_that_failed_is_not_said_to_be_missing(name, shelf):
+def test_a_layer_of_a_failed_view_is_not_called_missing(name, shelf):
     view = TextView(read({"do": "view", "spec": spec(name)}, shelf).spec)
     view.numbers = {"decoder": (0, 1)}
     view.failed = True
@@ -288,28 +290,28 @@ def test_a_layer_of_a_view_that_failed_is_not_said_to_be_missing(name, shelf):
 
 
 def test_words_of_a_view_in_the_making_wait_for_it(name, shelf):
-    fresh = Asked(shelf)
-    made = read({"do": "view", "spec": spec(name)}, shelf).spec
-    fresh.models.views[made] = TextView(made, *fresh.models.model(made.model))
+    fresh = Responder(shelf)
+    view_spec = read({"do": "view", "spec": spec(name)}, shelf).spec
+    fresh.models.views[view_spec] = TextView(view_spec, *fresh.models.model(view_spec.model))
     for do, fields in (("words", {}), ("links", dict(part="decoder", query=1, key=0))):
         with pytest.raises(Unmade):
             fresh(do, may_run=False, spec=spec(name), **fields)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
-def test_long_work_gives_way_and_nothing_else_does():
+def test_only_long_work_has_lower_priority():
     def nice():
         return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
-    before, found = nice(), []
-    giving_way(lambda: found.append(nice()))
-    assert found == [before + 3] and nice() == before
+    before, niceness = nice(), []
+    run_nicely(lambda: niceness.append(nice()))
+    assert niceness == [before + 3] and nice() == before
     with pytest.raises(ZeroDivisionError):
-        giving_way(lambda: 1 / 0)
+        run_nicely(lambda: 1 / 0)
 
 
 def test_models_that_nobody_uses_are_let_go(name, shelf, monkeypatch):
-    fresh = Asked(shelf)
+    fresh = Responder(shelf)
     for run in ("lm", "mlm", "translate"):
         fresh("open", spec=spec(name, run))
     assert len(fresh.models.models) == 2
@@ -318,47 +320,47 @@ def test_models_that_nobody_uses_are_let_go(name, shelf, monkeypatch):
     assert not fresh.models.models and not fresh.models.views
 
 
-def test_an_empty_text_is_a_sentence(ask, name):
+def test_an_empty_text_is_a_sentence(respond, name):
     with pytest.raises(Problem, match="no text"):
-        ask("view", spec=spec(name, text=""))
+        respond("view", spec=spec(name, text=""))
 
 
-def test_the_answers_that_it_opens_with_are_what_the_worker_gives(ask):
+def test_the_answers_that_it_opens_with_are_what_the_worker_gives(respond):
     """Made by tools/make_traces.py, perhaps on another processor: numbers may differ in their last digits."""
-    from qkv.studio.worker_client import shipped
+    from qkv.studio.worker_client import shipped_responses
 
-    shown = {"model": openable.FIRST}
-    asks = [
-        dict(do="view", spec=shown),
-        dict(do="head", spec=shown, part="decoder", layer=13, item=0, head=8),
+    first_spec = {"model": openable.FIRST}
+    requests_ = [
+        dict(do="view", spec=first_spec),
+        dict(do="head", spec=first_spec, part="decoder", layer=13, item=0, head=8),
     ]
-    kept = shipped()
-    assert len(kept) == len(asks)
-    for told in asks:
-        (answer,) = kept[read(told).cache_key()]
-        frames = ask(told.pop("do"), **told)
+    responses = shipped_responses()
+    assert len(responses) == len(requests_)
+    for fields in requests_:
+        (answer,) = responses[read(fields).cache_key()]
+        frames = respond(fields.pop("do"), **fields)
         *stored, (last, _) = unpack(answer)
         assert last["kind"] == "done" and len(stored) == len(frames)
-        for (one, arrays), (other, others) in zip(stored, frames, strict=True):
-            assert one["kind"] == other["kind"] and one.keys() == other.keys()
-            if "layer" in one:  # a trace in float16: its weights have two or three true decimals
+        for (mine, arrays), (other, others) in zip(stored, frames, strict=True):
+            assert mine["kind"] == other["kind"] and mine.keys() == other.keys()
+            if "layer" in mine:  # a trace in float16: its weights have two or three true decimals
                 assert (
                     1e-5
-                    < one["layer"]["errors"]["weight"]
+                    < mine["layer"]["errors"]["weight"]
                     == pytest.approx(other["layer"]["errors"]["weight"], rel=0.1)
                 )
             for mine, theirs in zip(arrays, others, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1 if mine.dtype == np.uint8 else 1e-5)
-    assert [frame["kind"] for frame, _ in unpack(kept[next(iter(kept))][0])][:2] == ["header", "words"]
+    assert [frame["kind"] for frame, _ in unpack(responses[next(iter(responses))][0])][:2] == ["header", "words"]
 
 
 @pytest.mark.parametrize("pool", ["max", "mean"])
 @pytest.mark.parametrize(("tall", "wide"), [(1, 1), (2, 3), (5, 4)])
-def test_a_tile_is_a_pooling_of_the_whole(ask, name, trace, pool, tall, wide):
+def test_a_tile_is_a_pooling_of_the_whole(respond, name, trace, pool, tall, wide):
     whole = np.asarray(trace.map(0, 1))
     n = len(whole)
     rows, cols = [1, n], [0, n - 1]
-    _, (tile,) = ask.one(
+    _, (tile,) = respond.single(
         "tile", spec=spec(name), part="decoder", layer=0, head=1,
         rows=rows, cols=cols, tall=tall, wide=wide, pool=pool,
     )  # fmt: skip
@@ -368,49 +370,49 @@ def test_a_tile_is_a_pooling_of_the_whole(ask, name, trace, pool, tall, wide):
             c = slice(cols[0] + j * wide, min(cols[0] + (j + 1) * wide, cols[1]))
             cell = whole[r, c]
             hidden = c.start >= r.stop
-            wanted = -1 if hidden else cell.max() if pool == "max" else cell.mean()
-            assert tile[i, j] == pytest.approx(wanted, abs=1e-5)
+            expected = -1 if hidden else cell.max() if pool == "max" else cell.mean()
+            assert tile[i, j] == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_tile_without_the_sink_is_shared_among_the_rest(ask, name, trace):
+def test_a_tile_without_the_sink_is_shared_among_the_rest(respond, name, trace):
     whole = np.asarray(trace.map(0, 1))[2:]
-    told = dict(part="decoder", layer=0, head=1, rows=[2, len(whole) + 2], cols=[1, 3], tall=1, wide=1, pool="max")
-    _, (tile,) = ask.one("tile", spec=spec(name), sink=True, **told)
-    special = [j for j, one in enumerate(trace.tokens().special) if one]
-    left = np.delete(whole, sorted({0, *special}), 1).sum(1)
-    np.testing.assert_allclose(tile, whole[:, 1:3] / left[:, None], **CLOSE)
+    fields = dict(part="decoder", layer=0, head=1, rows=[2, len(whole) + 2], cols=[1, 3], tall=1, wide=1, pool="max")
+    _, (tile,) = respond.single("tile", spec=spec(name), sink=True, **fields)
+    special = [j for j, is_special in enumerate(trace.tokens().special) if is_special]
+    remaining = np.delete(whole, sorted({0, *special}), 1).sum(1)
+    np.testing.assert_allclose(tile, whole[:, 1:3] / remaining[:, None], **CLOSE)
 
 
 @pytest.mark.parametrize("to", ["zero", "uniform", "mean", "self", "first", 0.5])
-def test_a_head_that_is_changed_changes_the_words_as_edit_does(ask, name, shelf, to):
-    model, text, tokenizer = _given(shelf, "lm")
+def test_a_head_that_is_changed_changes_the_words_as_edit_does(respond, name, shelf, to):
+    model, text, tokenizer = _arguments(shelf, "lm")
     with qkv.edit(model, "0.0", to=to):
         logits = model(torch.tensor([tokenizer.encode(text)]))[0, -1].detach()
-    told = ask.one("words", spec=spec(name, edits=[["0.0", to]]))[0]
-    for word in told["words"]:
+    fields = respond.single("words", spec=spec(name, edits=[["0.0", to]]))[0]
+    for word in fields["words"]:
         assert word["p"] == pytest.approx(float(logits.softmax(-1)[word["id"]]), abs=1e-5)
 
 
-def test_a_view_beside_itself_has_changed_nowhere(ask, name):
-    told, _ = ask.one("changes", a=spec(name), b=spec(name), part="decoder")
-    assert all(each[2] < 1e-6 for each in told["top"]) and all(i == j for i, j in told["slots"])
+def test_a_view_beside_itself_has_changed_nowhere(respond, name):
+    fields, _ = respond.single("changes", a=spec(name), b=spec(name), part="decoder")
+    assert all(each[2] < 1e-6 for each in fields["top"]) and all(i == j for i, j in fields["slots"])
 
 
-def test_changes_are_the_differences_of_the_maps(ask, name, shelf):
+def test_changes_are_the_differences_of_the_maps(respond, name, shelf):
     """Two checkpoints, then two texts laid beside each other: what only one of them has is left over."""
     early, late = (spec(name) | {"model": f"{name('lm')}@{step}"} for step in (3, 6))
-    top = {tuple(each[:2]): each[2] for each in ask.one("changes", a=early, b=late, part="decoder")[0]["top"]}
-    maps = [qkv.trace(*_given(shelf, f"lm/checkpoints/{step:06d}")) for step in (3, 6)]
+    top = {tuple(each[:2]): each[2] for each in respond.single("changes", a=early, b=late, part="decoder")[0]["top"]}
+    maps = [qkv.trace(*_arguments(shelf, f"lm/checkpoints/{step:06d}")) for step in (3, 6)]
     for head in range(2):
-        one, two = (np.asarray(each.map(0, head)) for each in maps)
-        assert top[0, head] == pytest.approx(np.abs(one - two).sum(1).mean() / 2, abs=1e-5)
-    told = ask.one("changes", a=spec(name), b=spec(name, text="the cat sat on a mat"), part="decoder")[0]
+        first, second = (np.asarray(each.map(0, head)) for each in maps)
+        assert top[0, head] == pytest.approx(np.abs(first - second).sum(1).mean() / 2, abs=1e-5)
+    fields = respond.single("changes", a=spec(name), b=spec(name, text="the cat sat on a mat"), part="decoder")[0]
     labels = [qkv.load(shelf / "lm")[1].encode(text) for text in (TEXT, "the cat sat on a mat")]
-    both = [(i, j) for i, j in told["slots"] if i is not None and j is not None]
-    assert all(labels[0][i] == labels[1][j] for i, j in both) and {i for i, _ in told["slots"]} >= set(
+    both = [(i, j) for i, j in fields["slots"] if i is not None and j is not None]
+    assert all(labels[0][i] == labels[1][j] for i, j in both) and {i for i, _ in fields["slots"]} >= set(
         range(len(labels[0]))
     )
-    assert 0 < told["top"][0][2] <= 1
+    assert 0 < fields["top"][0][2] <= 1
 
 
 def test_a_predicted_part_of_a_character_is_named_as_in_the_text():

@@ -27,9 +27,9 @@ def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield made
-        made.close()
+        browser_ = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield browser_
+        browser_.close()
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +76,8 @@ def opened(browser, studio, shelf):
             tab.add_init_script(script)
         for address, answer in (routes or {}).items():
             tab.route(address, answer)
-        said = dict(model=f"{shelf.name}/{run}", text=text) | {name: str(value) for name, value in more.items()}
-        link = link or "&".join(f"{name}={quote(value)}" for name, value in said.items())
+        refusal = dict(model=f"{shelf.name}/{run}", text=text) | {name: str(value) for name, value in more.items()}
+        link = link or "&".join(f"{name}={quote(value)}" for name, value in refusal.items())
         tab.goto(f"http://{home.netloc}/#{link}")
         if ready:
             settled(tab)
@@ -87,7 +87,7 @@ def opened(browser, studio, shelf):
     yield go
     for context in contexts:
         context.close()
-    assert [told for told in wrong if go.ignored is None or go.ignored not in told] == []
+    assert [message for message in wrong if go.ignored is None or go.ignored not in message] == []
 
 
 def settled(tab):
@@ -103,9 +103,9 @@ def now(tab, name):
     return tab.evaluate(f"qkv.studio.now.{name}")
 
 
-def bars(tab, place="qkv-nextwords"):
+def bars(tab, selector="qkv-nextwords"):
     """(token, what is shown) of every bar."""
-    read = f"[...document.querySelectorAll('{place} .bars li')].map((li) => [Number(li.dataset.id), li.querySelector('.number').textContent])"
+    read = f"[...document.querySelectorAll('{selector} .bars li')].map((li) => [Number(li.dataset.id), li.querySelector('.number').textContent])"
     return {token: float(text.replace("\u00a0%", "").replace("<", "")) / 100 for token, text in tab.evaluate(read)}
 
 
@@ -124,25 +124,25 @@ def loss(model, ids):
 def test_no_two_modules_declare_the_same_name():
     """They are joined into one script, where the second would be a mistake that stops all of it."""
     declared = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE)
-    found = Counter(declared.findall(script("studio/studio")))
-    assert len(found) > 200 and [name for name, times in found.items() if times > 1] == []
+    declarations = Counter(declared.findall(script("studio/studio")))
+    assert len(declarations) > 200 and [name for name, times in declarations.items() if times > 1] == []
 
 
 def test_row_cell_and_bars_are_pythons(opened, model, trace):
     tab = opened(head=1, query=4, key=2)
     true = trace.map(0, 1)
     head = "qkv.served().head(qkv.served().header.parts[0], 0, 0, 1)"
-    seen = tab.evaluate(f"async () => {{ const one = await {head}; return [...one.row(4).weights] }}")
-    assert np.abs(np.array(seen) - true[4]).max() < 1e-5
+    row = tab.evaluate(f"async () => {{ const one = await {head}; return [...one.row(4).weights] }}")
+    assert np.abs(np.array(row) - true[4]).max() < 1e-5
     assert_shown(tab.inner_text("qkv-map output.cell b"), true[4, 2])
     assert_shown(tab.inner_text("qkv-steps tr.chosen td.weight"), true[4, 2])
     lines = tab.eval_on_selector_all("qkv-lines .far i", "found => found.map((one) => one.textContent)")
     for text, weight in zip(lines, true[4], strict=True):
         assert text == "hidden" or (text == "0" and weight == 0) or assert_shown(text, weight) is None
     after = shares(model[0], list(trace.tokens().ids))
-    shown = bars(tab)
-    assert len(shown) == 10
-    for token, p in shown.items():
+    displayed = bars(tab)
+    assert len(displayed) == 10
+    for token, p in displayed.items():
         assert abs(p - float(after[token])) < 6e-4, token
 
 
@@ -157,12 +157,12 @@ def test_a_head_off_and_on_again_was_never_touched(opened, model, trace):
     with qkv.edit(model[0], "0.0"):
         after = shares(model[0], list(trace.tokens().ids))
     first = shares(model[0], list(trace.tokens().ids))
-    known = [now(tab, "before.loss"), now(tab, "outcome.loss")]
-    shown = [float(x) for x in re.findall(r"\d\.\d+", tab.inner_text("qkv-nextwords .loss"))[:2]]
-    assert np.abs(np.subtract(known, shown)).max() < 6e-4
+    losses = [now(tab, "before.loss"), now(tab, "outcome.loss")]
+    displayed = [float(x) for x in re.findall(r"\d\.\d+", tab.inner_text("qkv-nextwords .loss"))[:2]]
+    assert np.abs(np.subtract(losses, displayed)).max() < 6e-4
     with qkv.edit(model[0], "0.0"):
         switched = loss(model[0], trace.tokens().ids)
-    assert np.abs(np.subtract(known, [loss(model[0], trace.tokens().ids), switched])).max() < 1e-5
+    assert np.abs(np.subtract(losses, [loss(model[0], trace.tokens().ids), switched])).max() < 1e-5
     moved = "[...document.querySelectorAll('qkv-nextwords li')].map((li) => [Number(li.dataset.id), li.querySelector('.moved').textContent])"
     for token, p in bars(tab).items():
         assert abs(p - float(after[token])) < 6e-4
@@ -180,8 +180,8 @@ def test_a_difference_is_pythons(opened, trace):
     until(tab, "document.querySelector('[data-side=difference]').seen?.kind === 'difference'")
     settled(tab)
     maps = [trace.map(0, head) for head in (0, 1)]
-    shown = tab.eval_on_selector_all("qkv-comparison output.cell b", "found => found.map((one) => one.textContent)")
-    for text, true in zip(shown, (maps[0][4, 2], maps[1][4, 2], maps[1][4, 2] - maps[0][4, 2]), strict=True):
+    displayed = tab.eval_on_selector_all("qkv-comparison output.cell b", "found => found.map((one) => one.textContent)")
+    for text, true in zip(displayed, (maps[0][4, 2], maps[1][4, 2], maps[1][4, 2] - maps[0][4, 2]), strict=True):
         assert_shown(text, true)
     rows = tab.evaluate(
         "Array.from({ length: 5 }, (_, i) => [...document.querySelector('[data-side=difference]').seen.row(i).weights])"
@@ -190,10 +190,10 @@ def test_a_difference_is_pythons(opened, trace):
     tab.focus("[data-side=a] .stage")
     tab.keyboard.press("ArrowUp")
     assert now(tab, "query") == 3  # one crosshair for all, and for the rest of the studio
-    places = tab.eval_on_selector_all(
+    positions = tab.eval_on_selector_all(
         "qkv-comparison output.cell small", "found => found.map((one) => one.textContent)"
     )
-    assert len(set(places)) == 1 and "3" in places[0]
+    assert len(set(positions)) == 1 and "3" in positions[0]
 
 
 IN_VIEW = "(({{ size, x, y }}) => [size, x, y])(document.querySelector('{}').frame)"
@@ -224,9 +224,9 @@ def test_what_is_compared_is_zoomed_together_and_a_link_knows_it(opened, by):
 def without_sink(trace, head):
     """A map whose rows are shared out anew among all but the first token and special ones."""
     keys = trace.tokens(keys=True)
-    kept = trace.map(0, head) * [not (j == 0 or special) for j, special in enumerate(keys.special)]
-    left = kept.sum(-1, keepdims=True)
-    return np.divide(kept, left, out=np.zeros_like(kept), where=left > 0)
+    weights = trace.map(0, head) * [not (j == 0 or special) for j, special in enumerate(keys.special)]
+    remaining = weights.sum(-1, keepdims=True)
+    return np.divide(weights, remaining, out=np.zeros_like(weights), where=remaining > 0)
 
 
 def test_without_the_sink_a_difference_is_pythons_too(opened, trace):
@@ -237,11 +237,11 @@ def test_without_the_sink_a_difference_is_pythons_too(opened, trace):
     assert now(tab, "sink") == "hidden"
     until(tab, "document.querySelector('[data-side=difference]').seen.without !== null")
     settled(tab)
-    one, two = without_sink(trace, 0), without_sink(trace, 1)
-    for side, true in (("a", one), ("b", two), ("difference", two - one)):
+    first, two = without_sink(trace, 0), without_sink(trace, 1)
+    for side, true in (("a", first), ("b", two), ("difference", two - first)):
         rows = "(map) => map.seen.queries.map((_, i) => [...map.seen.row(i).weights])"
-        seen = tab.eval_on_selector(f"[data-side={side}]", rows)
-        assert np.abs(np.array(seen) - true).max() < 1e-5
+        row = tab.eval_on_selector(f"[data-side={side}]", rows)
+        assert np.abs(np.array(row) - true).max() < 1e-5
         assert_shown(tab.inner_text(f"[data-side={side}] output.cell b"), true[4, 2])
     assert "taken out" in tab.inner_text("qkv-comparison .sink")
     tab.evaluate("qkv.studio.set({ key: 0 })")
@@ -286,7 +286,7 @@ PASSING = (
 )  # what is answered
 
 
-def chosen(tab):
+def state_of(tab):
     """All that a person can choose."""
     return {name: value for name, value in now(tab, "valueOf()").items() if name not in PASSING}
 
@@ -300,9 +300,9 @@ def test_a_link_brings_the_view_back(opened):
     )
     tab.wait_for_timeout(500)
     link = tab.evaluate("location.hash.slice(1)")
-    before = chosen(tab)
+    before = state_of(tab)
     again = opened(link=link)
-    assert chosen(again) == before
+    assert state_of(again) == before
     again.focus("qkv-map .stage")
     for key in "+++":
         again.keyboard.press(key)
@@ -310,18 +310,18 @@ def test_a_link_brings_the_view_back(opened):
     nearer = opened(link=again.evaluate("location.hash.slice(1)"))
     assert now(again, "zoom")[2] < 6
     assert np.abs(np.subtract(now(nearer, "zoom"), now(again, "zoom"))).max() < 0.001
-    assert np.abs(np.subtract(*(one.evaluate(IN_VIEW.format("qkv-map")) for one in (nearer, again)))).max() < 0.1
+    assert np.abs(np.subtract(*(first.evaluate(IN_VIEW.format("qkv-map")) for first in (nearer, again)))).max() < 0.1
     assert again.inner_text("qkv-map output.cell b") == tab.inner_text("qkv-map output.cell b")
     assert again.evaluate("document.documentElement.lang") == "zh-CN"
     again.evaluate(f"location.hash = {json.dumps(plain)}")  # what it doesn't speak of isn't left as it was
     until(again, "qkv.studio.now.sink === 'shown' && qkv.studio.now.after === 'end'")
     settled(again)
     assert now(again, "zoom") is None
-    assert chosen(again) == before | chosen(opened(link=plain)) | {"lang": "zh", "theme": "dark"}
+    assert state_of(again) == before | state_of(opened(link=plain)) | {"lang": "zh", "theme": "dark"}
 
 
 @pytest.mark.parametrize("characters", [300, pytest.param(5100, marks=pytest.mark.slow)])
-def test_the_loss_of_a_long_text_comes_after_its_maps(opened, model, characters):
+def test_the_loss_of_a_long_text_follows_its_maps(opened, model, characters):
     text = (TEXT + " ") * (characters // len(TEXT))
     ids = qkv.trace(model[0], text, model[1]).tokens().ids
     tab = opened(mode="heads", head=0)
@@ -400,7 +400,7 @@ def test_only_heads_above_a_limit_are_listed(opened, trace):
     assert tab.locator("qkv-ranking .head").count() == 2
 
 
-def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
+def test_generating_adds_a_row_and_back_removes_it(opened, trace):
     tab = opened(mode="generate")
     until(tab, "document.querySelector('.bars.cutting li') !== null")
     tab.click("qkv-generator [data-key=one]")
@@ -419,7 +419,7 @@ def test_generating_adds_a_row_and_going_back_takes_it(opened, trace):
 
 
 @pytest.mark.parametrize("mode", slow_except(["look"], ["look", "heads", "generate", "compare"]))
-def test_an_emptied_text_leaves_the_last_one_to_be_looked_at(opened, mode):
+def test_an_empty_text_keeps_the_last_view(opened, mode):
     tab = opened(mode=mode, after="chosen", query=3)
     tab.fill("textarea", "")
     assert "no text" in tab.inner_text("qkv-textbox .offer")
@@ -432,7 +432,7 @@ def test_an_emptied_text_leaves_the_last_one_to_be_looked_at(opened, mode):
     assert tab.inner_text("qkv-facts").startswith("3 tokens")
 
 
-def test_what_was_generated_can_be_kept(opened, model):
+def test_generated_text_can_be_added_to_the_text(opened, model):
     tab = opened(mode="generate", more="5,6")
     assert now(tab, "more") == [5, 6]
     tab.click("qkv-textbox .offer button")
@@ -445,12 +445,12 @@ def test_the_cut_is_drawn_as_it_is(opened, model, trace):
     tab = opened(mode="generate", temperature=0.5, topK=3)
     until(tab, "document.querySelectorAll('.bars.cutting .gone').length > 0")
     after = shares(model[0], list(trace.tokens().ids))
-    kept = after.topk(3)
-    true = (kept.values.log() / 0.5).softmax(-1)
-    shown = bars(tab, "qkv-generator")
+    weights = after.topk(3)
+    true = (weights.values.log() / 0.5).softmax(-1)
+    displayed = bars(tab, "qkv-generator")
     assert tab.locator(".bars.cutting li:not(.gone)").count() == 3
-    for token, p in zip(kept.indices.tolist(), true.tolist(), strict=True):
-        assert abs(shown[token] - p) < 6e-4
+    for token, p in zip(weights.indices.tolist(), true.tolist(), strict=True):
+        assert abs(displayed[token] - p) < 6e-4
 
 
 def test_two_words_are_linked_by_the_keyboard_alone(opened, trace):
@@ -468,7 +468,7 @@ def test_two_words_are_linked_by_the_keyboard_alone(opened, trace):
 
 
 @pytest.mark.slow
-def test_the_tour_waits_for_each_thing_and_can_be_left(opened):
+def test_the_tour_waits_for_each_step_and_can_be_closed(opened):
     tab = opened()
     tab.click("[data-key=tour]")
     done = "document.querySelector('qkv-tour .seen') !== null"
@@ -525,7 +525,7 @@ def test_the_tour_is_walked_by_keyboard_alone(opened, width, locale):
 
 
 @pytest.mark.slow
-def test_all_can_be_taken_away(opened, tmp_path, trace):
+def test_every_export_can_be_downloaded(opened, tmp_path, trace):
     tab = opened(head=1, query=4, key=2)
     for take, name in (("png", "png"), ("svg", "svg"), ("csv", "csv"), ("page", "html")):
         tab.click("qkv-exportmenu .opener")
@@ -589,7 +589,7 @@ def test_a_killed_worker_is_a_sentence_and_a_restart(opened, studio):
     assert tab.evaluate("document.querySelector('qkv-overview canvas[data-drawn]') !== null")
 
 
-def test_without_a_server_the_page_says_so_and_stays(opened):
+def test_without_a_server_the_page_reports_it_and_remains(opened):
     tab = opened()
     tab.route("**/api/ask", lambda route: route.abort())
     opened.ignored = "Failed to load resource"
@@ -612,18 +612,18 @@ REFUSED = "qkv-comparison .offer .note"
 
 
 @pytest.mark.parametrize(
-    ("locale", "said"),
+    ("locale", "refusal"),
     [
         ("en-US", "translate has no head 1.3: it has 1 layer × 2 heads (counted from 0)."),
         pytest.param("zh-CN", "translate 没有头 1.3：它有 1 层 × 2 个头（从 0 数起）。", marks=pytest.mark.slow),
     ],
 )
-def test_a_model_with_fewer_layers_is_compared_where_it_has_some(opened, shelf, locale, said):
+def test_models_of_different_depth_are_compared_layer_by_layer(opened, shelf, locale, refusal):
     other = quote(f"{shelf.name}/translate")
     link = f"model=dates&text=cat+7&mode=compare&by=models&withModel={other}&part=encoder&layer=1&head=3"
     tab = opened(link=link, locale=locale, ready=False)
     until(tab, f"document.querySelector('{REFUSED}') !== null")
-    assert said in tab.inner_text(REFUSED) and "1" in tab.inner_text(REFUSED)
+    assert refusal in tab.inner_text(REFUSED) and "1" in tab.inner_text(REFUSED)
     assert not tab.is_visible("qkv-comparison .three")
     tab.click("qkv-comparison .offer button")
     compared(tab)
@@ -632,7 +632,7 @@ def test_a_model_with_fewer_layers_is_compared_where_it_has_some(opened, shelf, 
     assert tab.locator(REFUSED).count() == 0
 
 
-def test_models_of_different_kinds_say_what_can_be_compared(opened, shelf):
+def test_models_of_different_kinds_name_what_can_be_compared(opened, shelf):
     tab = opened("lm", "the cat sat", mode="compare", by="heads", head=0)
     compared(tab)
     tab.evaluate(
@@ -659,8 +659,8 @@ def test_another_model_reads_what_was_generated_as_text(opened, shelf, model):
     other, specs = f"{shelf.name}/lm@{step}", []
 
     def note(route):
-        told = route.request.post_data_json
-        specs.extend(spec for spec in (told.get("spec"), told.get("b")) if spec and spec["model"] == other)
+        message = route.request.post_data_json
+        specs.extend(spec for spec in (message.get("spec"), message.get("b")) if spec and spec["model"] == other)
         route.fallback()
 
     tab = opened(mode="compare", by="models", withModel=other, more="5,6", routes={"**/api/ask": note})
@@ -705,10 +705,10 @@ OLD = "[...document.querySelectorAll('[data-old]')].map((one) => one.localName).
         pytest.param("zh-CN", "仍是旧结果", '"旧结果"', marks=pytest.mark.slow),
     ],
 )
-def test_old_results_are_dimmed_and_named_until_the_new_ones_come(opened, locale, label, badge):
+def test_old_results_are_dimmed_and_labelled_until_new_ones_arrive(opened, locale, label, badge):
     tab = opened(mode="look", head=0, locale=locale, script=HOLD)
-    place = "document.querySelector('qkv-nextwords .choice [data-value=end]').textContent"
-    at_the_end = tab.evaluate(place)
+    selector = "document.querySelector('qkv-nextwords .choice [data-value=end]').textContent"
+    at_the_end = tab.evaluate(selector)
     assert tab.evaluate(OLD) == []
     tab.evaluate("window.held = 'a mat'")
     tab.fill("textarea", "a mat on a cat on the mat that sat on a cat")
@@ -718,12 +718,12 @@ def test_old_results_are_dimmed_and_named_until_the_new_ones_come(opened, locale
     for piece in ("overview", "map", "steps", "nextwords", "lines", "strip"):
         until(tab, f"Number(getComputedStyle(document.querySelector('qkv-{piece} > *')).opacity) < 0.5")
     assert tab.evaluate("getComputedStyle(document.querySelector('qkv-nextwords'), '::after').content") == badge
-    assert tab.evaluate(place) == at_the_end  # never "at the gap": a decoder goes on with a text
+    assert tab.evaluate(selector) == at_the_end  # never "at the gap": a decoder goes on with a text
     tab.evaluate("go(1)")  # tokens are known, and nothing of what the model makes of them
     until(tab, "qkv.served().spec.text.startsWith('a mat')")
     assert not now(tab, "stale") and label not in tab.inner_text("qkv-facts")
     assert {"qkv-nextwords", "qkv-overview"} <= set(tab.evaluate(OLD))
-    assert tab.evaluate(place) == at_the_end
+    assert tab.evaluate(selector) == at_the_end
     until(tab, "Number(getComputedStyle(document.querySelector('qkv-overview [data-head]')).opacity) < 0.5")
     tab.evaluate("go(2)")
     settled(tab)
@@ -734,7 +734,7 @@ def test_old_results_are_dimmed_and_named_until_the_new_ones_come(opened, locale
 
 
 @pytest.mark.slow
-def test_what_another_model_said_is_old_too(opened, shelf):
+def test_results_of_another_model_are_dimmed_too(opened, shelf):
     tab = opened(mode="look", script=HOLD)
     tab.evaluate("window.held = 'the cat'")
     tab.click("qkv-picker .opener")
@@ -748,14 +748,14 @@ def test_what_another_model_said_is_old_too(opened, shelf):
     assert not now(tab, "stale") and tab.evaluate(OLD) == []
 
 
-def test_requests_for_a_text_that_was_given_up_are_cancelled(opened):
+def test_requests_for_a_replaced_text_are_cancelled(opened):
     tab = opened(head=0)
-    asked, cancelled = [], []
+    requests_, cancelled = [], []
 
     def hold(route):
-        told = route.request.post_data_json
-        if told["do"] == "head" and told["spec"]["text"] == "a mat":
-            asked.append(route)
+        message = route.request.post_data_json
+        if message["do"] == "head" and message["spec"]["text"] == "a mat":
+            requests_.append(route)
         else:
             route.fallback()
 
@@ -763,13 +763,13 @@ def test_requests_for_a_text_that_was_given_up_are_cancelled(opened):
     tab.on("requestfailed", lambda request: cancelled.append(request))
     tab.fill("textarea", "a mat")
     until(tab, "qkv.served().spec.text === 'a mat'")
-    while not asked:  # the request for the head follows; the test's own time limit ends this
+    while not requests_:  # the request for the head follows; the test's own time limit ends this
         tab.wait_for_timeout(20)
-    assert not {route.request for route in asked} & set(cancelled)
+    assert not {route.request for route in requests_} & set(cancelled)
     tab.fill("textarea", "a cat")
     settled(tab)
     tab.wait_for_timeout(50)
-    assert {route.request for route in asked} <= set(cancelled)
+    assert {route.request for route in requests_} <= set(cancelled)
 
 
 def test_a_text_too_long_for_a_link_survives_a_reload(opened):
@@ -800,13 +800,13 @@ def test_a_link_without_a_text_is_not_a_blank_page(opened):
     assert now(tab, "text") == tab.input_value("textarea") != ""
 
 
-def test_a_word_of_several_tokens_is_found_where_it_ends(opened, trace):
+def test_a_word_of_several_tokens_is_located_at_its_end(opened, trace):
     tab = opened()
     for typed in ("cat sat", "satonthe"):
         tab.fill("qkv-strip input", typed)
         tab.keyboard.press("Enter")
-        place = trace.tokens().find("sat" if typed == "cat sat" else "the#2")
-        until(tab, f"qkv.studio.now.query === {place}")
+        selector = trace.tokens().find("sat" if typed == "cat sat" else "the#2")
+        until(tab, f"qkv.studio.now.query === {selector}")
 
 
 def test_back_from_the_steps_room(opened):
@@ -819,7 +819,7 @@ def test_back_from_the_steps_room(opened):
     settled(tab)
 
 
-def test_back_goes_to_what_was_chosen_before(opened, shelf):
+def test_back_returns_to_the_previous_choice(opened, shelf):
     tab = opened(head=0)
     tab.wait_for_timeout(400)
     entries = tab.evaluate("history.length")
@@ -865,7 +865,7 @@ def test_back_goes_to_what_was_chosen_before(opened, shelf):
 
 
 @pytest.mark.slow
-def test_a_tab_goes_on_when_the_studio_is_started_again(browser, shelf):
+def test_a_tab_continues_after_the_studio_restarts(browser, shelf):
     running = Running(str(shelf))
     context = browser.new_context()
     tab = context.new_page()

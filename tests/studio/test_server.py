@@ -22,8 +22,8 @@ JSON = {"Content_Type": "application/json"}
 
 def named(client, run):
     """The name under which a run of the shelf is offered."""
-    here = client.ask(do="models")[0][0]["here"]
-    return next(place["name"] for place in here if place["name"].endswith(f"/{run}"))
+    entries = client.respond(do="models")[0][0]["here"]
+    return next(entry["name"] for entry in entries if entry["name"].endswith(f"/{run}"))
 
 
 def test_the_web_process_has_no_torch(studio):
@@ -35,14 +35,14 @@ def test_the_web_process_has_no_torch(studio):
 def test_the_key_becomes_a_cookie_that_scripts_cannot_read(client):
     status, headers, _ = client.request("GET", f"/?token={client.token}", cookie=False)
     assert (status, headers["location"]) == (303, "/")
-    told = headers["set-cookie"].lower()
-    assert client.token.lower() in told and "httponly" in told and "samesite=strict" in told
+    fields = headers["set-cookie"].lower()
+    assert client.token.lower() in fields and "httponly" in fields and "samesite=strict" in fields
     status, headers, body = client.request("GET", "/")
     assert status == 200 and client.token.encode() not in body
 
 
 @pytest.mark.parametrize("path", ["/", "/studio.js", "/studio.css", "/api/events", "/events.js"])
-def test_without_the_key_nothing_is_given(client, path):
+def test_without_the_token_everything_is_refused(client, path):
     status, _, body = client.request("GET", path, cookie=False)
     assert status == 403 and "地址".encode() in body and b"address" in body
 
@@ -77,13 +77,13 @@ def test_a_page_of_elsewhere_may_link_here_and_no_more(client):
     assert client.request("GET", "/", Sec_Fetch_Dest="iframe", **away)[0] == 403
 
 
-def test_own_pages_may_ask(client):
+def test_own_pages_may_send_requests(client):
     body = json.dumps({"do": "models"}).encode()
     own = f"http://127.0.0.1:{client.port}"
     assert client.request("POST", "/api/ask", body, Origin=own, Sec_Fetch_Site="same-origin", **JSON)[0] == 200
 
 
-def test_its_policy_lets_nothing_in_and_nothing_out(client):
+def test_the_policy_forbids_foreign_content(client):
     _, headers, body = client.request("GET", "/")
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self';" in policy and "frame-ancestors 'none'" in policy
@@ -116,13 +116,13 @@ def test_no_path_leads_anywhere_else(client, path):
     ],
 )
 def test_a_browser_names_models_and_never_paths(client, model):
-    frames = client.ask(do="view", spec={"model": model, "text": "a"})
-    (told, _), *more = frames
-    assert told["kind"] == "problem" and not more and set(told["say"]) == {"en", "zh"}
+    frames = client.respond(do="view", spec={"model": model, "text": "a"})
+    (fields, _), *more = frames
+    assert fields["kind"] == "problem" and not more and set(fields["say"]) == {"en", "zh"}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "fields",
     [
         {},
         {"do": "nothing"},
@@ -145,10 +145,10 @@ def test_a_browser_names_models_and_never_paths(client, model):
     ],
     ids=str,
 )  # fmt: skip
-def test_what_cannot_be_meant_is_a_sentence(client, told):
-    frames = client.ask(**told)
-    told, _ = frames[-1]
-    assert told["kind"] == "problem" and "bug in qkv" not in told["say"]["en"] and told["say"]["zh"]
+def test_an_invalid_request_is_a_sentence(client, fields):
+    frames = client.respond(**fields)
+    fields, _ = frames[-1]
+    assert fields["kind"] == "problem" and "bug in qkv" not in fields["say"]["en"] and fields["say"]["zh"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff\xfe", b"7", b"[" * 100_000])
@@ -216,11 +216,11 @@ def test_a_worker_killed_in_the_middle_is_a_sentence_and_a_new_worker(shelf):
         (worker,) = running.workers()
         frames = []
         spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 400}
-        asking = threading.Thread(target=lambda: frames.extend(client.ask(do="importance", spec=spec)))
-        asking.start()
+        thread = threading.Thread(target=lambda: frames.extend(client.respond(do="importance", spec=spec)))
+        thread.start()
         time.sleep(0.5)
         os.kill(worker, signal.SIGKILL)
-        asking.join(60)
+        thread.join(60)
         assert frames[-1][0]["kind"] == "problem" and "started again" in frames[-1][0]["say"]["en"]
         assert "重新启动" in frames[-1][0]["say"]["zh"]
         assert client.kinds(do="view", spec=FIRST)[-1] == "done"
@@ -233,42 +233,44 @@ def _first_event(client):
     with socket.create_connection((client.host, client.port), timeout=30) as line:
         head = f"GET /api/events HTTP/1.1\r\nHost: {client.host}:{client.port}\r\nCookie: {client.cookie}\r\n\r\n"
         line.sendall(head.encode())
-        got = b""
-        while b"data:" not in got:
-            got += line.recv(4096)
-        return got
+        received = b""
+        while b"data:" not in received:
+            received += line.recv(4096)
+        return received
 
 
-def test_a_newer_ask_of_a_tab_calls_its_older_one_off(client):
+def test_a_newer_request_of_a_tab_cancels_its_older_one(client):
     spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 800}
     older = []
-    asking = threading.Thread(target=lambda: older.extend(client.ask(do="importance", spec=spec, tab="one")))
-    asking.start()
+    thread = threading.Thread(target=lambda: older.extend(client.respond(do="importance", spec=spec, tab="one")))
+    thread.start()
     time.sleep(0.3)
     newer = client.kinds(do="importance", spec=spec | {"text": "the cat"}, tab="one")
-    asking.join(60)
+    thread.join(60)
     assert older[-1][0]["kind"] == "superseded", older[-1]
     assert newer[-1] == "done"
 
 
-def test_an_older_ask_that_arrives_late_calls_nothing_off(client):
+def test_an_older_request_that_arrives_late_cancels_nothing(client):
     """By a new connection an ask may be overtaken: it is the one that nobody waits for any more."""
     spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 800}
     later = []
-    asking = threading.Thread(target=lambda: later.extend(client.ask(do="importance", spec=spec, tab="two", turn=8)))
-    asking.start()
+    thread = threading.Thread(
+        target=lambda: later.extend(client.respond(do="importance", spec=spec, tab="two", turn=8))
+    )
+    thread.start()
     time.sleep(0.3)
     assert client.kinds(do="importance", spec=spec | {"text": "the mat sat"}, tab="two", turn=7) == ["superseded"]
-    assert asking.is_alive()
+    assert thread.is_alive()
     assert client.kinds(do="importance", spec=spec | {"text": "the mat sat"}, tab="two", turn=9)[-1] == "done"
-    asking.join(60)
+    thread.join(60)
     assert later[-1][0]["kind"] == "superseded"
 
 
 def test_two_studios_at_once_take_two_ports(studio, shelf):
     other = Running("--port", str(studio.client.port))
     try:
-        assert other.client.port != studio.client.port and str(studio.client.port) in other.said
+        assert other.client.port != studio.client.port and str(studio.client.port) in other.output
         crossed = Client(other.address)
         crossed.cookie = studio.client.cookie
         assert crossed.request("GET", "/")[0] == 403
@@ -277,9 +279,9 @@ def test_two_studios_at_once_take_two_ports(studio, shelf):
         other.end()
 
 
-def test_twenty_tabs_hold_their_streams_and_ask(client):
+def test_twenty_tabs_hold_streams_and_send_requests(client):
     """Each holds its stream of events and asks a view that is known, three times."""
-    client.ask(do="view", spec=FIRST)
+    client.respond(do="view", spec=FIRST)
     wrong, streams = [], []
     for _ in range(20):
         line = socket.create_connection((client.host, client.port), timeout=30)
@@ -304,22 +306,22 @@ def test_twenty_tabs_hold_their_streams_and_ask(client):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::"])
-def test_only_this_machine_unless_one_insists(host, capsys):
+def test_only_loopback_unless_a_host_is_named(host, capsys):
     assert main(["studio", "--host", host, "--no-browser"]) == 2
     assert "--i-know" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (["--port", "70000"], "--port is 70000: give 0 … 65535"),
         (["nowhere"], "there is no folder nowhere"),
         (["--lang", "zh", "nowhere"], "没有文件夹 nowhere"),
     ],
 )
-def test_bad_options_are_sentences(arguments, said, capsys):
+def test_bad_options_are_sentences(arguments, sentence, capsys):
     assert main(["studio", "--no-browser", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert sentence in capsys.readouterr().err
 
 
 def test_ctrl_c_ends_it_and_its_worker(shelf):
@@ -332,5 +334,5 @@ def test_ctrl_c_ends_it_and_its_worker(shelf):
 
 
 def _alive(pid):
-    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
-    return bool(found) and not found.startswith("Z")
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout.strip()
+    return bool(state) and not state.startswith("Z")

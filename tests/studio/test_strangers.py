@@ -14,23 +14,23 @@ def shelf(tmp_path_factory):
     folder = tmp_path_factory.mktemp("strangers")
     (folder / "book.txt").write_text(TEXT, encoding="utf-8")
     for cut in ("characters", "bytes"):
-        told = ["--text", str(folder / "book.txt"), "--tokenizer", cut, "--out", str(folder / cut)]
-        assert main(["train", "lm", *told, *SMALL]) == 0
+        arguments = ["--text", str(folder / "book.txt"), "--tokenizer", cut, "--out", str(folder / cut)]
+        assert main(["train", "lm", *arguments, *SMALL]) == 0
     return folder
 
 
 @pytest.mark.parametrize(
-    ("locale", "said"),
+    ("locale", "refusal"),
     [
         ("en-US", "characters and bytes split the text into different tokens and have none in common"),
         pytest.param("zh-CN", "characters 和 bytes", marks=pytest.mark.slow),
     ],
 )
-def test_models_without_a_common_token_are_shown_without_a_difference(opened, shelf, locale, said):  # noqa: F811
+def test_models_without_a_common_token_have_no_difference_map(opened, shelf, locale, refusal):  # noqa: F811
     other = f"{shelf.name}/bytes"
     tab = opened("characters", "我爱", mode="compare", by="models", withModel=other, locale=locale)
     until(tab, f"document.querySelector('{REFUSED}') !== null")
-    assert said in tab.inner_text(REFUSED)
+    assert refusal in tab.inner_text(REFUSED)
     a, b, difference = ".three section:nth-child(1)", ".three section:nth-child(2)", ".three section:nth-child(3)"
     assert tab.is_visible(a) and tab.is_visible(b) and not tab.is_visible(difference)
     assert tab.inner_text(f"{b} h3") == "B · bytes"

@@ -9,12 +9,12 @@ LONG = "the cat sat on the mat and " * 400  # too long for a link, and the runs 
 REFUSAL = "(document.querySelector('qkv-notice p')?.textContent ?? '')"
 
 
-def asked(tab):
+def link_fields(tab):
     """What the address says, by name."""
     return tab.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
 
 
-def test_without_a_text_another_model_computes_the_last_one(opened, shelf):  # noqa: F811
+def test_without_a_text_another_model_computes_the_last_text(opened, shelf):  # noqa: F811
     tab = opened(script=HOLD, after="chosen", query=3)
     tab.fill("textarea", "")
     until(tab, "!qkv.studio.now.stale")
@@ -58,8 +58,8 @@ def test_a_refused_text_survives_a_reload(opened):  # noqa: F811
     tab.keyboard.type("t")
     until(tab, f"{REFUSAL}.includes('knows the') && qkv.studio.now.text.length > 5000")
     tab.wait_for_timeout(400)
-    assert "kept" in asked(tab) and tab.evaluate("history.length") == entries + 1
-    text, before, refusal = now(tab, "text"), asked(tab), tab.evaluate(REFUSAL)
+    assert "kept" in link_fields(tab) and tab.evaluate("history.length") == entries + 1
+    text, before, refusal = now(tab, "text"), link_fields(tab), tab.evaluate(REFUSAL)
     for _ in range(2):
         tab.reload()
         until(tab, f"window.qkv && {REFUSAL} !== ''")
@@ -67,7 +67,7 @@ def test_a_refused_text_survives_a_reload(opened):  # noqa: F811
         tab.wait_for_timeout(400)
         assert tab.evaluate(REFUSAL) == refusal
         assert now(tab, "text") == tab.input_value("textarea") == text and now(tab, "model").endswith("/mlm")
-        assert asked(tab) == before
+        assert link_fields(tab) == before
         assert now(tab, "stale") and "An example instead" in tab.inner_text("qkv-facts")
         badge = "getComputedStyle(document.querySelector('qkv-overview'), '::after').content"
         assert tab.evaluate(badge) == '"example"'
@@ -78,7 +78,7 @@ def test_a_refused_text_survives_a_reload(opened):  # noqa: F811
     assert "example" not in tab.inner_text("qkv-facts")
 
 
-def test_after_a_refusal_a_shorter_text_is_shown_where_the_link_says(opened):  # noqa: F811
+def test_after_a_refusal_a_shorter_text_opens_at_the_linked_cell(opened):  # noqa: F811
     tab = opened("mlm", LONG[:3900], head=1, query=2, key=4, ready=False)
     until(tab, "document.querySelector('qkv-overview canvas[data-drawn]') !== null")
     assert "knows the" in tab.evaluate(REFUSAL)
@@ -90,8 +90,8 @@ def test_after_a_refusal_a_shorter_text_is_shown_where_the_link_says(opened):  #
 
 @pytest.mark.parametrize("first", [False, True], ids=["later", "at the start"])
 def test_what_is_typed_while_a_view_computes_survives_a_reload(opened, first):  # noqa: F811
-    held = "sessionStorage.getItem('held') && (window.held = sessionStorage.getItem('held'))"
-    tab = opened(script=HOLD + held, head=1)
+    restore_script = "sessionStorage.getItem('held') && (window.held = sessionStorage.getItem('held'))"
+    tab = opened(script=HOLD + restore_script, head=1)
     tab.evaluate("sessionStorage.setItem('held', window.held = 'the cat')")
     if first:
         tab.reload()  # nothing is shown yet
@@ -111,7 +111,7 @@ def test_what_is_typed_while_a_view_computes_survives_a_reload(opened, first):  
     text = TEXT + " on at"
     settled(tab)
     assert now(tab, "text") == tab.input_value("textarea") == text == tab.evaluate("qkv.served().spec.text")
-    assert now(tab, "head") == 1 and asked(tab)["text"] == text
+    assert now(tab, "head") == 1 and link_fields(tab)["text"] == text
 
 
 def test_results_alone_do_not_write_the_address(opened):  # noqa: F811

@@ -9,15 +9,15 @@ from qkv.studio.frames import LENGTH
 
 def unpack(answer):
     """Return all frames of an answer: the JSON and the arrays of each."""
-    left, frames = memoryview(answer), []
-    while left:
-        (size,) = LENGTH.unpack_from(left)
-        told = json.loads(bytes(left[LENGTH.size : LENGTH.size + size]))
-        left = left[LENGTH.size + size :]
+    rest, frames = memoryview(answer), []
+    while rest:
+        (size,) = LENGTH.unpack_from(rest)
+        fields = json.loads(bytes(rest[LENGTH.size : LENGTH.size + size]))
+        rest = rest[LENGTH.size + size :]
         arrays = []
-        for one in told.pop("buffers"):
-            array = np.zeros(one["shape"], "<" + one["dtype"])
-            arrays.append(np.frombuffer(left[: array.nbytes], array.dtype).reshape(array.shape))
-            left = left[array.nbytes :]
-        frames.append((told, arrays))
+        for buffer in fields.pop("buffers"):
+            array = np.zeros(buffer["shape"], "<" + buffer["dtype"])
+            arrays.append(np.frombuffer(rest[: array.nbytes], array.dtype).reshape(array.shape))
+            rest = rest[array.nbytes :]
+        frames.append((fields, arrays))
     return frames

@@ -1,7 +1,6 @@
-"""Connections that send nothing: each has so many seconds for the headers of a request, and only so many may wait at once.
+"""Limits for connections that don't finish their headers: seconds per request, and how many may wait at once.
 
-uvicorn's `timeout_keep_alive` closes a connection that is idle after a response. One that never finishes its first headers
-would stay open for ever.
+uvicorn's `timeout_keep_alive` only closes connections that are idle after a response.
 """
 
 from __future__ import annotations

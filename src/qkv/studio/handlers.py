@@ -1,4 +1,4 @@
-"""The worker's handlers, thin over the library: HANDLERS has a function for each kind of request, which sends frames."""
+"""The worker's handlers, thin over the library: HANDLERS maps each kind of request to a function that sends frames."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ..tracing.views.traces import Trace
 from . import requests
 from .frames import Fields
 from .loaded_models import LoadedModels
-from .text_views import Send, TextView, Unmade, Wanted, stored_words
+from .text_views import IsActive, Send, TextView, Unmade, stored_words
 
-SOON = 256  # tokens of a text whose loss is told at once
-LONG = 4096  # tokens of a text that patterns and comparisons look through
+SHORT = 256  # tokens of a text whose loss is sent with the view
+LONGEST = 4096  # most tokens of a text for patterns and comparisons
 
 
 def send_nothing(fields: Fields, /, *arrays: np.ndarray, hold: bool = False) -> None:
@@ -35,20 +35,20 @@ def send_nothing(fields: Fields, /, *arrays: np.ndarray, hold: bool = False) -> 
 
 @dataclass(frozen=True)
 class Job:
-    """What a handler works with, beside its request."""
+    """What a handler needs besides its request."""
 
     models: LoadedModels
     send: Send
-    wanted: Wanted  # False once the request is cancelled
-    may_run: bool  # may a model be run here? (worker.py's lanes)
+    is_active: IsActive  # False once the request is cancelled
+    may_run: bool  # whether a model may run in this lane of the worker
 
     def view(self, spec: requests.ViewSpec, send: Send = send_nothing) -> TextView:
-        """Return a view, made if it isn't there."""
-        return self.models.view(spec, send, self.wanted, self.may_run)
+        """Return a view; compute it if it isn't cached."""
+        return self.models.view(spec, send, self.is_active, self.may_run)
 
 
 def open_model(job: Job, request: requests.OpenRequest) -> None:
-    """What a model is, once it is here."""
+    """Open a model and send its kind, heads and context."""
     source = request.spec.model
     if source.trace:
         trace = Trace.load(source.file)
@@ -57,196 +57,198 @@ def open_model(job: Job, request: requests.OpenRequest) -> None:
     model, tokenizer = job.models.model(source)
     from ..tracing.record.model_protocol import model_of
 
-    known = model_of(model)
-    guesses = tokenizer is not None and _setting(model, "head", "none") != "none"
-    mask = reader_of(tokenizer).mask if guesses else None  # an encoder of sentences has one too, and fills nothing in
+    adapter = model_of(model)
+    fills_masks = tokenizer is not None and _setting(model, "head", "none") != "none"
+    mask = reader_of(tokenizer).mask if fills_masks else None  # sentence encoders have a mask token but no head
     job.send(
         {
             "kind": "opened",
             "model": source.name,
-            "of": known.kind,
-            "heads": {part: [*layers.values()] for part, layers in known.heads().items()},
-            "context": known.context,
+            "of": adapter.kind,
+            "heads": {part: [*layers.values()] for part, layers in adapter.heads().items()},
+            "context": adapter.context,
             "mask": None if mask is None else TextView(request.spec, model, tokenizer).label(mask),
-            "words": hasattr(model, "head") and hasattr(model, "config") and known.kind == "decoder",
+            "words": hasattr(model, "head") and hasattr(model, "config") and adapter.kind == "decoder",
         }
     )
 
 
 def view(job: Job, request: requests.ViewRequest) -> None:
-    """The header, every layer, the next words, the loss."""
-    before = job.models.views.get(request.spec)
+    """Send the header, every layer, the next words and the loss."""
+    cached = job.models.views.get(request.spec)
     try:
-        found = job.view(request.spec, job.send)
+        text_view = job.view(request.spec, job.send)
     except Exception:
-        if not job.wanted():
+        if not job.is_active():
             job.models.cancel(request.spec)
         raise
-    if found is before:
-        found.again(job.send)
-    place = _asking(found)
-    if found.model is None:
-        assert found.trace is not None
-        if (kept := stored_words(found.trace)) is not None:
-            job.send({"kind": "words"} | kept)
-    elif place is not None:
-        job.send(_words(found, place, Sampling(1.0), 10, None))
-    found.layers(job.send)
-    if found.model is not None and place is not None:
-        if (states := found.states()) is not None and len(states) <= SOON:
-            job.send({"kind": "loss"} | _loss(found, job.wanted))
-    job.send({"kind": "first", "first": found.first()})
+    if text_view is cached:
+        text_view.resend(job.send)
+    position = _query_position(text_view)
+    if text_view.model is None:
+        assert text_view.trace is not None
+        if (words := stored_words(text_view.trace)) is not None:
+            job.send({"kind": "words"} | words)
+    elif position is not None:
+        job.send(_words(text_view, position, Sampling(1.0), 10, None))
+    text_view.layers(job.send)
+    if text_view.model is not None and position is not None:
+        if (states := text_view.states()) is not None and len(states) <= SHORT:
+            job.send({"kind": "loss"} | _loss(text_view, job.is_active))
+    job.send({"kind": "first", "first": text_view.first()})
 
 
 def head(job: Job, request: requests.HeadRequest) -> None:
-    """q, k and v of one head."""
-    found = job.view(request.spec)
-    one = found.head(request.part, request.layer, request.item, request.head, job.wanted)
-    told, arrays = found.head_arrays(one.call, found.numbers[request.part][request.layer])
-    job.send({"kind": "head", "layer": told}, *arrays)
+    """Send q, k and v of one head."""
+    text_view = job.view(request.spec)
+    head_map = text_view.head(request.part, request.layer, request.item, request.head, job.is_active)
+    layer, arrays = text_view.head_arrays(head_map.call, text_view.numbers[request.part][request.layer])
+    job.send({"kind": "head", "layer": layer}, *arrays)
 
 
 def tile(job: Job, request: requests.TileRequest) -> None:
-    """A rectangle of a map, pooled."""
-    found = job.view(request.spec)
-    one = found.head(request.part, request.layer, request.item, request.head, job.wanted)
-    rows, cols = (slice(span[0], min(span[1], size)) for span, size in ((request.rows, one.n), (request.cols, one.m)))
+    """Send a pooled rectangle of a map."""
+    text_view = job.view(request.spec)
+    head_map = text_view.head(request.part, request.layer, request.item, request.head, job.is_active)
+    rows, cols = (
+        slice(span[0], min(span[1], size)) for span, size in ((request.rows, head_map.n), (request.cols, head_map.m))
+    )
     tall, wide = max(request.tall, 1), max(request.wide, 1)
     cells = math.ceil((rows.stop - rows.start) / tall) * math.ceil((cols.stop - cols.start) / wide)
     if rows.start >= rows.stop or cols.start >= cols.stop or cells > 1 << 20:
         raise Problem("a tile has 1 to {most} cells, and this one {found}", most=1 << 20, found=cells)
-    more = {"without": found.sinks(request.part, request.item)} if request.sink else {}
-    job.send({"kind": "tile"}, one.tile(rows, cols, tall, wide, request.pool, **more).numpy())
+    without = {"without": text_view.sinks(request.part, request.item)} if request.sink else {}
+    job.send({"kind": "tile"}, head_map.tile(rows, cols, tall, wide, request.pool, **without).numpy())
 
 
 def links(job: Job, request: requests.LinksRequest) -> None:
-    """Every head by how much one token gives to another."""
-    found = job.view(request.spec)
+    """Rank all heads by the weight that one token gives to another."""
+    text_view = job.view(request.spec)
     part = request.part
-    if found.trace is None and part not in found.numbers:
+    if text_view.trace is None and part not in text_view.numbers:
         raise Unmade
-    top = []
-    for at in range(len(found.numbers.get(part, ()))):
-        call = found.call(part, at, job.wanted)
+    ranking = []
+    for index in range(len(text_view.numbers.get(part, ()))):
+        call = text_view.call(part, index, job.is_active)
         for head in range(call.n_head):
-            one = found.head(part, at, request.item, head, job.wanted)
-            top.append((at, head, float(one.weights([request.query])[0, request.key])))
-    job.send({"kind": "links", "top": sorted(top, key=lambda each: -abs(each[2]))})
+            head_map = text_view.head(part, index, request.item, head, job.is_active)
+            ranking.append((index, head, float(head_map.weights([request.query])[0, request.key])))
+    job.send({"kind": "links", "top": sorted(ranking, key=lambda each: -abs(each[2]))})
 
 
 def words(job: Job, request: requests.WordsRequest) -> None:
-    """The next words at a place, as they are and as they are drawn from."""
-    found = job.view(request.spec)
-    _refuse_traces(found.spec)
-    if found.trace is None:
+    """Send the next words at a position: their probabilities, and those after temperature, top-k and top-p."""
+    text_view = job.view(request.spec)
+    _refuse_traces(text_view.spec)
+    if text_view.trace is None:
         raise Unmade
-    place = _asking(found) if request.place is None else request.place
-    if place is None:
+    position = _query_position(text_view) if request.place is None else request.place
+    if position is None:
         raise Problem("this model says no words here")
     sampling = Sampling(request.temperature, request.top_k or None, request.top_p or None)
-    job.send(_words(found, place, sampling, request.most, request.seed))
+    job.send(_words(text_view, position, sampling, request.most, request.seed))
 
 
 def loss(job: Job, request: requests.LossRequest) -> None:
-    """The loss of the text, and of every token."""
-    job.send({"kind": "loss"} | _loss(job.view(request.spec), job.wanted))
+    """Send the loss of the text and of every token."""
+    job.send({"kind": "loss"} | _loss(job.view(request.spec), job.is_active))
 
 
 def lens(job: Job, request: requests.LensRequest) -> None:
-    """What the model would say after every block: its last norm and head on the stream at one place."""
-    found = job.view(request.spec)
-    _says_words(found)
-    spec = found.spec
-    with found.edited():
+    """Send the next words after every block (logit lens): final norm and head applied to the residual stream."""
+    text_view = job.view(request.spec)
+    _require_words(text_view)
+    spec = text_view.spec
+    with text_view.edited():
         trace = follow(
-            found.model, spec.text, found.tokenizer, target=spec.trace_target(), more=spec.more,
-            residuals=request.place, stop=lambda: not job.wanted(),
+            text_view.model, spec.text, text_view.tokenizer, target=spec.trace_target(), more=spec.more,
+            residuals=request.place, stop=lambda: not job.is_active(),
         )  # fmt: skip
-    shares = says(found.model, normed(found.model, trace.more["residuals"])).softmax(-1)
+    shares = says(text_view.model, normed(text_view.model, trace.more["residuals"])).softmax(-1)
     p, ids = shares.topk(min(request.most or 1, shares.shape[-1]))
     layers = [
-        [dict(id=i, label=found.label(i), p=share) for i, share in zip(*each, strict=True)]
+        [dict(id=i, label=text_view.label(i), p=share) for i, share in zip(*each, strict=True)]
         for each in zip(ids.tolist(), p.tolist(), strict=True)
     ]
     job.send({"kind": "lens", "place": request.place, "layers": layers})
 
 
 def heads(job: Job, request: requests.HeadsRequest) -> None:
-    """The pattern of every head."""
-    found = _whole(job.view(request.spec), request.part)
-    assert found.trace is not None
+    """Send the pattern of every head."""
+    text_view = _whole(job.view(request.spec), request.part)
+    assert text_view.trace is not None
     if request.part == "mixers":
         raise Problem("a mixer's map has no shares: patterns are of attention")
-    told = found.trace.patterns(part=request.part, batch=request.item)
-    rows: list[list[Fields]] = [[] for _ in found.numbers[request.part]]
-    places = {number: at for at, number in enumerate(found.numbers[request.part])}
-    for row in told.table:
-        scores = {kind: _known(score.value) for kind, score in row.scores.items()}
-        one = dict(pattern=row.name, mixture=list(row.mixture), distance=_known(row.distance), scores=scores)
-        rows[places[row.layer]].append(one)
-    job.send({"kind": "heads", "kinds": list(told.kinds), "rows": rows})
+    patterns = text_view.trace.patterns(part=request.part, batch=request.item)
+    rows: list[list[Fields]] = [[] for _ in text_view.numbers[request.part]]
+    index_of = {number: at for at, number in enumerate(text_view.numbers[request.part])}
+    for row in patterns.table:
+        scores = {kind: _number_or_none(score.value) for kind, score in row.scores.items()}
+        entry = dict(pattern=row.name, mixture=list(row.mixture), distance=_number_or_none(row.distance), scores=scores)
+        rows[index_of[row.layer]].append(entry)
+    job.send({"kind": "heads", "kinds": list(patterns.kinds), "rows": rows})
 
 
 def importance(job: Job, request: requests.ImportanceRequest) -> None:
-    """By how much the loss rises without each head."""
-    from ..tracing.study.ablation import importance as measured
+    """Send how much the loss rises without each head."""
+    from ..tracing.study.ablation import importance as measure
 
-    found = job.view(request.spec)
-    _refuse_traces(found.spec)
+    text_view = job.view(request.spec)
+    _refuse_traces(text_view.spec)
     last = 0.0
 
-    def further(done: int, total: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         nonlocal last
-        if not job.wanted():
+        if not job.is_active():
             raise StreamStopped
         if time.monotonic() - last > 0.2 or done == total:
             last = time.monotonic()
             job.send({"kind": "progress", "done": done, "all": total})
 
-    with found.edited():
-        told = measured(found.model, found.spec.text, found.tokenizer, progress=further)
-    rows = {part: [[0.0] * n for n in counts] for part, counts in found.counts().items()}
-    for one in told:
-        rows[one.part][found.numbers[one.part].index(one.layer)][one.head] = one.change
+    with text_view.edited():
+        effects = measure(text_view.model, text_view.spec.text, text_view.tokenizer, progress=on_progress)
+    rows = {part: [[0.0] * n for n in counts] for part, counts in text_view.counts().items()}
+    for effect in effects:
+        rows[effect.part][text_view.numbers[effect.part].index(effect.layer)][effect.head] = effect.change
     job.send({"kind": "importance", "rows": rows})
 
 
 def changes(job: Job, request: requests.ChangesRequest) -> None:
-    """Which heads look elsewhere in the second view than in the first, the most changed first.
+    """Rank heads by how much their attention differs between two views.
 
-    Tokens are laid beside each other where they are the same. How far apart two rows are: half the sum of the differences
-    of their shares over the keys that both have, and of what is left over in each, 0 … 1; a head's is the mean over rows.
+    Equal tokens are aligned. The distance of two rows is half the sum of absolute differences of their weights over the common
+    keys, with the remaining weight as one more key: 0 … 1. The distance of a head is the mean over rows.
     """
     part = request.part
-    one, two = (_whole(job.view(spec), part) for spec in (request.a, request.b))
-    assert one.trace is not None and two.trace is not None
+    first, second = (_whole(job.view(spec), part) for spec in (request.a, request.b))
+    assert first.trace is not None and second.trace is not None
     sides = [
-        _beside(*(view.trace.tokens(part, keys=keys).pieces for view in (one, two)))  # type: ignore[union-attr]
+        _align(*(view.trace.tokens(part, keys=keys).pieces for view in (first, second)))  # type: ignore[union-attr]
         for keys in (False, True)
     ]
-    top = []
+    ranking = []
     rows, keys = (
         torch.tensor([pair for pair in side if None not in pair], dtype=torch.long).reshape(-1, 2) for side in sides
     )
-    for at in range(min(len(one.numbers[part]), len(two.numbers[part]))):
+    for index in range(min(len(first.numbers[part]), len(second.numbers[part]))):
         tables = []
-        for which, found in enumerate((one, two)):
-            call = plain(found.call(part, at, job.wanted))
+        for which, text_view in enumerate((first, second)):
+            call = plain(text_view.call(part, index, job.is_active))
             shares = weights(call.only(items=[0]), rows[:, which].tolist())[0]  # (H, R, M)
             tables.append(
                 torch.cat([shares[..., keys[:, which]], 1 - shares[..., keys[:, which]].sum(-1, keepdim=True)], -1)
             )
         count = min(len(table) for table in tables)
         apart = (tables[0][:count] - tables[1][:count]).abs().sum(-1).mean(-1) / 2 if len(rows) else torch.zeros(count)
-        top += [(at, head, float(distance)) for head, distance in enumerate(apart)]
-        if not job.wanted():
+        ranking += [(index, head, float(distance)) for head, distance in enumerate(apart)]
+        if not job.is_active():
             raise StreamStopped
-    told = {"kind": "changes", "slots": sides[0], "keys": sides[1]}
-    job.send(told | {"top": sorted(top, key=lambda each: -each[2])})
+    fields = {"kind": "changes", "slots": sides[0], "keys": sides[1]}
+    job.send(fields | {"top": sorted(ranking, key=lambda each: -each[2])})
 
 
 def translations(job: Job, request: requests.TranslationsRequest) -> None:
-    """What a translator might say, the best first."""
+    """Send candidate translations, the best first."""
     from ..generation.decoding import alternatives
 
     spec = request.spec
@@ -258,53 +260,56 @@ def translations(job: Job, request: requests.TranslationsRequest) -> None:
         raise Problem("there is no text: type one")
     view = TextView(spec, model, tokenizer)
     with view.edited():
-        found = alternatives(model, tokenizer, spec.text, width=max(request.beams, 1))
-    said = [dict(text=tokenizer.decode(one.tokens), score=one.score, ids=one.tokens) for one in found]
-    job.send({"kind": "translations", "said": said})
+        candidates = alternatives(model, tokenizer, spec.text, width=max(request.beams, 1))
+    translations = [
+        dict(text=tokenizer.decode(candidate.tokens), score=candidate.score, ids=candidate.tokens)
+        for candidate in candidates
+    ]
+    job.send({"kind": "translations", "said": translations})
 
 
 def page(job: Job, request: requests.PageRequest) -> None:
-    """The one-file page of a view."""
+    """Send the one-file page of a view."""
     from ..draw.page import html
 
-    found = job.view(request.spec)
-    assert found.trace is not None
+    text_view = job.view(request.spec)
+    assert text_view.trace is not None
     first = None
     if request.opening:
-        part = next(iter(found.numbers))
-        first = part, found.numbers[part][request.opening[0]], request.opening[1]
+        part = next(iter(text_view.numbers))
+        first = part, text_view.numbers[part][request.opening[0]], request.opening[1]
 
-    def further(done: int, total: int) -> None:
-        if not job.wanted():
+    def on_progress(done: int, total: int) -> None:
+        if not job.is_active():
             raise StreamStopped
 
-    made = html(found.trace, lang=request.lang, first=first, progress=further)
-    job.send({"kind": "page"}, np.frombuffer(made.encode(), np.uint8))
+    document = html(text_view.trace, lang=request.lang, first=first, progress=on_progress)
+    job.send({"kind": "page"}, np.frombuffer(document.encode(), np.uint8))
 
 
 def python(job: Job, request: requests.PythonRequest) -> None:
-    """The lines that compute what is seen."""
-    found = job.view(request.spec)
+    """Send Python code that computes the view."""
+    text_view = job.view(request.spec)
     spec, part = request.spec, request.part
-    layer = found.numbers[part][request.layer]
+    layer = text_view.numbers[part][request.layer]
     lines = ["import qkv"]
-    if found.model is None:
+    if text_view.model is None:
         lines += ["from qkv.tracing import Trace", "", f"trace = Trace.load({spec.model.file!r})"]
     else:
         source = spec.model
         is_name = not source.step and not Path(source.name).exists() and "/" not in source.name
         name = source.name if is_name else source.file
         lines += ["", f"model, tokenizer = qkv.load({name!r})"]
-        given = [repr(spec.text), "tokenizer"]
+        arguments = [repr(spec.text), "tokenizer"]
         if spec.target is not None:
-            given.append(f"target={spec.trace_target()!r}")
+            arguments.append(f"target={spec.trace_target()!r}")
         if spec.more:
-            given[0] = f"tokenizer.encode({spec.text!r}) + {list(spec.more)!r}"
+            arguments[0] = f"tokenizer.encode({spec.text!r}) + {list(spec.more)!r}"
         indent = ""
         for heads, to in spec.edits:
             lines.append(f"{indent}with qkv.edit(model, {heads!r}, to={to!r}):")
             indent += "    "
-        lines.append(f"{indent}trace = qkv.trace(model, {', '.join(given)})")
+        lines.append(f"{indent}trace = qkv.trace(model, {', '.join(arguments)})")
     lines += [
         f"print(trace.row({layer}, {request.head}, {request.query}, part={part!r}))",
         f"names = trace.tokens({part!r}).shown, trace.tokens({part!r}, keys=True).shown",
@@ -313,8 +318,8 @@ def python(job: Job, request: requests.PythonRequest) -> None:
     job.send({"kind": "python", "text": "\n".join(lines) + "\n"})
 
 
-def _asking(view: TextView) -> int | None:
-    """Where the next word is asked for: at the last token of a decoder's text, at an encoder's [MASK]."""
+def _query_position(view: TextView) -> int | None:
+    """Return the position whose next word is predicted: a decoder's last token, an encoder's [MASK], else None."""
     if view.trace is None or view.model is None or view.states() is None:
         return None
     part = next(iter(view.numbers))
@@ -323,7 +328,7 @@ def _asking(view: TextView) -> int | None:
     if _setting(view.model, "head", "none") == "none" or not ids:
         return None
     if _setting(view.model, "kind") == "decoder":
-        # The tokenizer may end a text; what comes after its end is not the question.
+        # The tokenizer may append an end token; nothing is predicted after that.
         ended = not view.spec.more and len(ids) > 1 and ids[-1] == reader.eos
         return len(ids) - (2 if ended else 1)
     if _setting(view.model, "kind") == "encoder" and reader.mask in ids:
@@ -337,96 +342,96 @@ def _refuse_traces(spec: requests.ViewSpec) -> None:
 
 
 def _setting(model: object, name: str, otherwise: str = "") -> str:
-    """A setting of a model of ours; another's has none."""
+    """Return a setting of a native model; other models have none."""
     return getattr(getattr(model, "config", None), name, otherwise)
 
 
-def _says_words(view: TextView) -> None:
+def _require_words(view: TextView) -> None:
     _refuse_traces(view.spec)
     if view.states() is None or _setting(view.model, "head", "none") == "none":
         raise Problem("this model says no words here")
 
 
-def _words(view: TextView, place: int, sampling: Sampling, most: int, seed: int | None) -> Fields:
-    _says_words(view)
+def _words(view: TextView, position: int, sampling: Sampling, most: int, seed: int | None) -> Fields:
+    _require_words(view)
     states = view.states()
     assert states is not None
-    if place >= len(states):
-        raise Problem("there is no place {place}: the text has {n} tokens", place=place, n=len(states))
-    return next_words(says(view.model, states[place]), view, place, sampling, most, seed)
+    if position >= len(states):
+        raise Problem("there is no place {place}: the text has {n} tokens", place=position, n=len(states))
+    return next_words(says(view.model, states[position]), view, position, sampling, most, seed)
 
 
 def next_words(
-    logits: torch.Tensor, view: TextView, place: int, sampling: Sampling, most: int, seed: int | None
+    logits: torch.Tensor, view: TextView, position: int, sampling: Sampling, most: int, seed: int | None
 ) -> Fields:
-    """The likeliest words by logits (V,): their probabilities, and those that they are drawn with."""
-    shares, cut = logits.softmax(-1), sampling.shape(logits[None])[0].softmax(-1)
-    p, ids = shares.topk(min(max(most, 1), len(shares)))
+    """Return the likeliest words by logits (V,), with their probabilities before and after `sampling`."""
+    probabilities, reshaped = logits.softmax(-1), sampling.shape(logits[None])[0].softmax(-1)
+    p, ids = probabilities.topk(min(max(most, 1), len(probabilities)))
     listed = [
-        dict(id=i, label=view.label(i), p=share, cut=float(cut[i]))
+        dict(id=i, label=view.label(i), p=share, cut=float(reshaped[i]))
         for i, share in zip(ids.tolist(), p.tolist(), strict=True)
     ]
     drawn = None
     if seed is not None:
         i = int(sampling.choose(logits[None], draws([seed], 1)[:, 0])[0])
-        drawn = dict(id=i, label=view.label(i), p=float(shares[i]), cut=float(cut[i]))
-    kept = cut > 0 if sampling.temperature else torch.arange(len(cut)) == int(logits.argmax())
+        drawn = dict(id=i, label=view.label(i), p=float(probabilities[i]), cut=float(reshaped[i]))
+    nonzero = reshaped > 0 if sampling.temperature else torch.arange(len(reshaped)) == int(logits.argmax())
     return dict(
         kind="words",
-        place=place,
+        place=position,
         words=listed,
-        all=len(shares),
-        keptCount=int(kept.sum()),
-        keptMass=float(shares[kept].sum()),
-        entropy=-float((shares * shares.clamp(min=1e-38).log()).sum()),
+        all=len(probabilities),
+        keptCount=int(nonzero.sum()),
+        keptMass=float(probabilities[nonzero].sum()),
+        entropy=-float((probabilities * probabilities.clamp(min=1e-38).log()).sum()),
         drawn=drawn,
         ends=[int(i) for i in getattr(view.tokenizer, "ends", ())],
     )
 
 
-def _loss(view: TextView, wanted: Wanted) -> Fields:
-    """Mean −log p of every token after the first, a decoder's; a block of places at a time."""
+def _loss(view: TextView, is_active: IsActive) -> Fields:
+    """Return the mean −log p of a decoder's tokens after the first, computed in blocks of 128 positions."""
     states = view.states()
     if states is None or _setting(view.model, "kind") != "decoder":
         return dict(loss=None, each=[])
-    _says_words(view)
+    _require_words(view)
     assert view.trace is not None
     ids = torch.tensor(view.trace.tokens(next(iter(view.numbers))).ids)
     each: list[float] = []
     for start in range(0, len(ids) - 1, 128):
-        if not wanted():
+        if not is_active():
             raise StreamStopped
         rows = slice(start, min(start + 128, len(ids) - 1))
-        wished = ids[rows.start + 1 : rows.stop + 1]
-        each += losses(says(view.model, states[rows]), wished).tolist()
+        targets = ids[rows.start + 1 : rows.stop + 1]
+        each += losses(says(view.model, states[rows]), targets).tolist()
     return dict(loss=sum(each) / len(each) if each else None, each=each)
 
 
 def _whole(view: TextView, part: str) -> TextView:
-    """A view whose maps can all be looked through."""
+    """Return the view; refuse it if it lacks the part or is too long to compute all its maps."""
     if part not in view.numbers:
         raise Problem("this model has no part {part}: it has {parts}", part=part, parts=", ".join(view.numbers))
     assert view.trace is not None
     n = max(len(view.trace.tokens(part)), len(view.trace.tokens(part, keys=True)))
-    if n > LONG:
+    if n > LONGEST:
         raise Problem(
-            "the text has {n} tokens: this looks through every map whole, and takes up to {most}", n=n, most=LONG
+            "the text has {n} tokens: this looks through every map whole, and takes up to {most}", n=n, most=LONGEST
         )
     return view
 
 
-def _known(value: float) -> float | None:
+def _number_or_none(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _beside(one: Sequence[str], two: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Two lists of tokens beside each other: equal ones on one line, others on lines of their own.
+def _align(first: Sequence[str], second: Sequence[str]) -> list[tuple[int | None, int | None]]:
+    """Align two lists of tokens: equal tokens share a line, others get lines of their own.
 
-    >>> _beside(["a", "b", "c"], ["a", "x", "c"])
+    >>> _align(["a", "b", "c"], ["a", "x", "c"])
     [(0, 0), (1, None), (None, 1), (2, 2)]
     """
     lines: list[tuple[int | None, int | None]] = []
-    for kind, a, b, c, d in difflib.SequenceMatcher(None, one, two, autojunk=False).get_opcodes():
+    for kind, a, b, c, d in difflib.SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
         if kind == "equal":
             lines += zip(range(a, b), range(c, d), strict=True)
         else:

@@ -1,6 +1,6 @@
-"""What the studio may open, each under a name of its own: models by name, and what lies in the folders named at the start.
+"""What the studio may open, by name: named models, and runs, models and traces in the folders given at the start.
 
-A browser says names, never paths: whatever is not on this list can't be opened. Needs no torch.
+A browser sends names, never paths, so only what is listed here can be opened. Needs no torch.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ..library import store
 from .frames import Fields
 
 DEMO = Path(__file__).parent.parent / "demo"
-FIRST = "trace:cat-smollm2"  # what the studio opens with, and the model that goes on from there
-MOST = 200  # things that are looked for in the folders
-DEPTH = 3  # folders within folders
+FIRST = "trace:cat-smollm2"  # what the studio opens first; its model continues from there
+MOST = 200  # most entries
+DEPTH = 3  # levels of folders
 
 
 @dataclass(frozen=True)
 class OpenableFile:
-    """What the worker opens for a name, and when it last changed, so that no old response is given for a new file."""
+    """The file behind a name, and when it last changed: cached responses of an older file aren't used."""
 
     name: str
     file: str
@@ -39,15 +39,15 @@ class Openable:
     name: str
     kind: str  # "named", "run", "folder", "file", "trace"
     path: Path
-    checkpoints: tuple[int, ...] = ()  # of a run: the steps that it kept
-    watched: tuple[int, ...] = ()  # … and those at which it watched itself
+    checkpoints: tuple[int, ...] = ()  # of a run: the steps of its checkpoints
+    watched: tuple[int, ...] = ()  # of a run: the steps of its recorded traces
 
     def to_json(self) -> Fields:
-        """For the picker."""
+        """Return the entry as the picker shows it."""
         return dict(name=self.name, kind=self.kind, checkpoints=list(self.checkpoints), watched=list(self.watched))
 
     def file(self, step: str = "") -> OpenableFile:
-        """The file of a step, or of the whole."""
+        """Return the file of a step (`@…` or `~…`), or of the entry itself."""
         path = self.path
         if step.startswith("~"):
             path = path / run_folder.WATCH / f"{int(step[1:]):06d}.safetensors"
@@ -61,24 +61,24 @@ class Openable:
 
 
 def listed(folders: Sequence[Path]) -> list[Openable]:
-    """All there is now, what is named first."""
-    found = [Openable(item.name, "named", path) for item in store.listing("model") if (path := store.path(item.name))]
-    found += [Openable("dates", "run", DEMO / "dates")]
-    found += [
+    """Return all entries, named models first."""
+    entries = [Openable(item.name, "named", path) for item in store.listing("model") if (path := store.path(item.name))]
+    entries += [Openable("dates", "run", DEMO / "dates")]
+    entries += [
         Openable(f"trace:{file.stem}", "trace", file)
         for file in sorted((DEMO / "traces").glob("*.safetensors"), key=lambda file: f"trace:{file.stem}" != FIRST)
     ]
     for folder in folders:
-        for place in _below(folder, folder, DEPTH):
-            if len(found) >= MOST:
-                return found
-            if all(place.name != other.name for other in found):
-                found.append(place)
-    return found
+        for entry in _below(folder, folder, DEPTH):
+            if len(entries) >= MOST:
+                return entries
+            if all(entry.name != other.name for other in entries):
+                entries.append(entry)
+    return entries
 
 
 def offered() -> list[Fields]:
-    """Models that can be had by name and aren't here."""
+    """Return the named models that can be fetched and aren't here."""
     return [
         dict(
             name=item.name,
@@ -92,25 +92,25 @@ def offered() -> list[Fields]:
 
 
 def find(name: object, folders: Sequence[Path]) -> OpenableFile:
-    """What a name means: `NAME`, `RUN@STEP` for a checkpoint, `RUN~STEP` for what a run saw of itself at a step."""
-    there = listed(folders)
-    for place in there:
-        if place.name == name:
-            return place.file()
-        for sign, steps in (("@", place.checkpoints), ("~", place.watched)):
-            if isinstance(name, str) and name.startswith(place.name + sign):
-                step = name[len(place.name) + 1 :]
+    """Return the file of a name: `NAME`, `RUN@STEP` for a checkpoint, `RUN~STEP` for a trace recorded at a step."""
+    entries = listed(folders)
+    for entry in entries:
+        if entry.name == name:
+            return entry.file()
+        for sign, steps in (("@", entry.checkpoints), ("~", entry.watched)):
+            if isinstance(name, str) and name.startswith(entry.name + sign):
+                step = name[len(entry.name) + 1 :]
                 if step.isascii() and step.isdigit() and int(step) in steps:
-                    return place.file(f"{sign}{int(step)}")
+                    return entry.file(f"{sign}{int(step)}")
     if not isinstance(name, str):
         raise Problem("the model is {found}: give its name", found=str(type(name).__name__))
     if any(item.name == name for item in store.listing("model")):
         raise store.absent(name)
-    raise unknown("model", name, [place.name for place in there])
+    raise unknown("model", name, [entry.name for entry in entries])
 
 
 def _below(root: Path, folder: Path, depth: int) -> Iterator[Openable]:
-    """Runs, models and traces of a folder; what can't be read is passed over."""
+    """Yield the runs, models and traces of a folder; skip what can't be read."""
     name = str(folder) if folder == root else str(Path(root.name) / folder.relative_to(root))
     try:
         if folder.is_file():
@@ -120,14 +120,16 @@ def _below(root: Path, folder: Path, depth: int) -> Iterator[Openable]:
                 yield Openable(name, "trace", folder)
             return
         config = folder / run_folder.CONFIG
-        told = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
-        if isinstance(told, dict) and run_folder.is_run(told):
-            steps = tuple(int(place.name) for place in run_folder.checkpoints(folder / run_folder.CHECKPOINTS))
+        settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        if isinstance(settings, dict) and run_folder.is_run(settings):
+            steps = tuple(
+                int(checkpoint.name) for checkpoint in run_folder.checkpoints(folder / run_folder.CHECKPOINTS)
+            )
             watched = tuple(run_folder.numbered(folder / run_folder.WATCH, ".safetensors"))
             if steps:
                 yield Openable(name, "run", folder, steps, watched)
             return
-        if isinstance(told, dict) and "model_type" in told:
+        if isinstance(settings, dict) and "model_type" in settings:
             yield Openable(name, "folder", folder)
             return
         inside = sorted(folder.iterdir()) if depth and folder.is_dir() else []

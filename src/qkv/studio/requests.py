@@ -1,7 +1,7 @@
-"""The requests of a browser, one class for each kind: everything that it sends is checked here before anything is done.
+"""The requests of a browser, a class for each kind, and their validation.
 
-A field's type has a check beside it; fields that a class doesn't have are refused. A model's name becomes the file that it
-stands for, so that no other module handles names.
+Each field is annotated with a check; unknown fields are refused. A model's name is replaced by its file here, so that no other
+module handles names.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ AnyPart = Annotated[Part, _among(*get_args(Part))]
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """What is looked at: a text in a model, what was generated after it, and what is changed in the model's heads."""
+    """What a view shows: a text in a model, the tokens generated after it, and the edits of the model's heads."""
 
     model: Annotated[OpenableFile, _text(1000)]  # a browser sends its name
     text: Annotated[str, _text(TEXT)] = ""
@@ -96,7 +96,7 @@ def _checks(kind: type[Request | ViewSpec]) -> dict[str, Check]:
     return {field.name: hints[field.name].__metadata__[0] for field in fields(kind)}
 
 
-# State of the module, complete once it is imported: every class of a request adds itself.
+# Complete once the module is imported: every request class registers itself.
 REQUESTS: dict[str, type[Request]] = {}
 CHECKS: dict[str, dict[str, Check]] = {"spec": _checks(ViewSpec)}
 
@@ -104,7 +104,7 @@ CHECKS: dict[str, dict[str, Check]] = {"spec": _checks(ViewSpec)}
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True)
 class Request:
-    """What every request has. Its subclasses are frozen dataclasses; `do` is what the browser calls one, and its key in REQUESTS."""
+    """Base of all requests. Subclasses become frozen dataclasses; `do` is their name in the protocol and in REQUESTS."""
 
     do: ClassVar[str]
 
@@ -115,16 +115,16 @@ class Request:
             REQUESTS[do], CHECKS[do] = kind, _checks(kind)
 
     def to_json(self) -> Fields:
-        """The request as the worker receives it; `restore` reads it."""
+        """Return the request as the worker receives it; `restore` reads it."""
         return {"do": self.do} | asdict(self)
 
     def cache_key(self) -> str:
-        """What two requests for the same have in common: not where a model lies, but when it changed."""
-        told = self.to_json()
-        for spec in told.values():
+        """Return the key of the response cache: a model counts by name and time of change, not by path."""
+        fields = self.to_json()
+        for spec in fields.values():
             if isinstance(spec, dict):
                 spec["model"] = [spec["model"]["name"], spec["model"]["changed"]]
-        return json.dumps(told, sort_keys=True, ensure_ascii=False)
+        return json.dumps(fields, sort_keys=True, ensure_ascii=False)
 
 
 class SpecRequest(Request):
@@ -134,7 +134,7 @@ class SpecRequest(Request):
 
 
 class ModelsRequest(Request, do="models"):
-    """What can be opened."""
+    """List what can be opened."""
 
 
 class FetchRequest(Request, do="fetch"):
@@ -144,7 +144,7 @@ class FetchRequest(Request, do="fetch"):
 
 
 class OpenRequest(SpecRequest, do="open"):
-    """What a model is."""
+    """Open a model."""
 
 
 class ViewRequest(SpecRequest, do="view"):
@@ -168,7 +168,7 @@ class TileRequest(HeadRequest, do="tile"):
     tall: Annotated[int, _count(10**6)]
     wide: Annotated[int, _count(10**6)]
     pool: Annotated[Literal["max", "mean"], _among("max", "mean")]
-    sink: Annotated[int, _among(0, 1)] = 0  # 1: without the keys that take what is left over
+    sink: Annotated[int, _among(0, 1)] = 0  # 1: leave out the sink keys
 
 
 class LinksRequest(SpecRequest, do="links"):
@@ -181,7 +181,7 @@ class LinksRequest(SpecRequest, do="links"):
 
 
 class WordsRequest(SpecRequest, do="words"):
-    """The next words at a place."""
+    """The next words at a position."""
 
     place: Annotated[int | None, _optional(_count(10**8))] = None
     temperature: Annotated[float, _number(0, 100)] = 1.0
@@ -210,7 +210,7 @@ class HeadsRequest(SpecRequest, do="heads"):
 
 
 class ImportanceRequest(SpecRequest, do="importance"):
-    """How much the model needs each head."""
+    """How much the loss rises without each head."""
 
 
 class ChangesRequest(Request, do="changes"):
@@ -222,7 +222,7 @@ class ChangesRequest(Request, do="changes"):
 
 
 class TranslationsRequest(SpecRequest, do="translations"):
-    """What a translator might say."""
+    """Candidate translations."""
 
     beams: Annotated[int, _count(16)] = 4
 
@@ -235,7 +235,7 @@ class PageRequest(SpecRequest, do="page"):
 
 
 class PythonRequest(SpecRequest, do="python"):
-    """The lines of Python that compute the view."""
+    """Python code that computes the view."""
 
     part: AnyPart
     layer: Index
@@ -243,46 +243,46 @@ class PythonRequest(SpecRequest, do="python"):
     query: Index
 
 
-def parse(told: Fields, find: Callable[..., OpenableFile]) -> Request:
-    """Return a browser's request; refuse it if a field is missing, unknown or invalid. `find` gives the file of a model's name.
+def parse(message: Fields, find: Callable[..., OpenableFile]) -> Request:
+    """Return a browser's request; refuse it if a field is missing, unknown or invalid. `find` returns the file of a name.
 
     >>> from pathlib import Path
-    >>> told = {"do": "links", "spec": {"model": "smollm2"}, "part": "decoder", "query": 7, "key": 1}
-    >>> parse(told, lambda name: OpenableFile(name, "", False, "", 0)).to_json()["item"]
+    >>> message = {"do": "links", "spec": {"model": "smollm2"}, "part": "decoder", "query": 7, "key": 1}
+    >>> parse(message, lambda name: OpenableFile(name, "", False, "", 0)).to_json()["item"]
     0
     """
-    do = told.get("do")
+    do = message.get("do")
     if not isinstance(do, str) or do not in REQUESTS:
         raise unknown("do", do, REQUESTS)
     checks = CHECKS[do]
-    given = {name: value for name, value in told.items() if name not in ("do", "tab", "turn")}
-    for name, value in given.items():
+    values = {name: value for name, value in message.items() if name not in ("do", "tab", "turn")}
+    for name, value in values.items():
         if name not in checks:
             raise unknown(do, name, checks)
         if isinstance(value, bool):
-            given[name] = value = int(value)
+            values[name] = value = int(value)
         if not checks[name](value):
-            raise Problem("{name} of {do} can't be meant: {value}", name=name, do=do, value=str(value)[:80])
-    if lacking := [
-        field.name for field in fields(REQUESTS[do]) if field.default is MISSING and field.name not in given
+            raise Problem("invalid {name} in {do}: {value}", name=name, do=do, value=str(value)[:80])
+    if missing := [
+        field.name for field in fields(REQUESTS[do]) if field.default is MISSING and field.name not in values
     ]:
-        raise Problem("{do} lacks {names}", do=do, names=all_of(lacking))
-    if any(isinstance(value, dict) and "model" not in value for value in given.values()):
+        raise Problem("{do} lacks {names}", do=do, names=all_of(missing))
+    if any(isinstance(value, dict) and "model" not in value for value in values.values()):
         raise Problem("{do} lacks {names}", do=do, names=all_of(["model"]))
-    return _build(do, given, find)
+    return _build(do, values, find)
 
 
-def restore(told: Fields) -> Request:
+def restore(message: Fields) -> Request:
     """Return the request that `to_json` wrote, in the worker."""
-    given = {name: value for name, value in told.items() if name not in ("do", "ask")}
-    return _build(told["do"], given, lambda file: OpenableFile(**file))
+    values = {name: value for name, value in message.items() if name not in ("do", "ask")}
+    return _build(message["do"], values, lambda file: OpenableFile(**file))
 
 
-def _build(do: str, given: Fields, find: Callable[..., OpenableFile]) -> Request:
+def _build(do: str, values: Fields, find: Callable[..., OpenableFile]) -> Request:
     def frozen(value: object) -> object:
         if isinstance(value, dict):
             spec: Fields = {name: find(each) if name == "model" else frozen(each) for name, each in value.items()}
             return ViewSpec(**spec)
         return tuple(map(frozen, value)) if isinstance(value, list) else value
 
-    return REQUESTS[do](**{name: frozen(value) for name, value in given.items()})
+    return REQUESTS[do](**{name: frozen(value) for name, value in values.items()})

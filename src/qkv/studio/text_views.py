@@ -1,7 +1,7 @@
-"""A view: a text in a model, with what was changed in its heads, from the moment its tokens are known.
+"""Views: a text in a model, with edits of its heads.
 
-Its layers come one by one; who asks for one that is not there yet waits for it. Beside q, k and v it holds the final
-states, of which next words are made for any place without the logits of all.
+Layers arrive one by one while the model runs; `TextView.call` waits for a layer that hasn't arrived. A view also stores the
+final states, from which the next words of any position are computed without the logits of all.
 
 B items, H heads, N queries, M keys, C width, V vocabulary.
 """
@@ -36,9 +36,9 @@ from ..tracing.views.traces import Trace
 from .frames import Fields
 from .requests import ViewSpec
 
-SHORT = 256  # tokens of a text whose layers are looked at all together, once the words are known
+SHORT = 256  # tokens of a text whose layers are surveyed together, after the next words were sent
 
-Wanted = Callable[[], bool]
+IsActive = Callable[[], bool]
 AttentionCall = Call | Mixing
 HeadMap = Head | mixer_maps.MixerHead
 
@@ -54,46 +54,48 @@ class Unmade(Exception):
 
 
 class TextView:
-    """What is looked at. `trace` grows while the model runs: its calls are those heard so far."""
+    """A text in a model. `calls` grows while the model runs; `trace` is set at the end."""
 
     def __init__(self, spec: ViewSpec, model: Any = None, tokenizer: Any = None) -> None:
         self.spec, self.model, self.tokenizer = spec, model, tokenizer
-        self.trace: Trace | None = None  # once whole
-        self.calls: dict[tuple[str, int], AttentionCall] = {}  # part, place among its layers
-        self.numbers: dict[str, tuple[int, ...]] = {}  # part → the layers' numbers in the model
+        self.trace: Trace | None = None  # when complete
+        self.calls: dict[tuple[str, int], AttentionCall] = {}  # (part, index among its layers)
+        self.numbers: dict[str, tuple[int, ...]] = {}  # part → the numbers of its layers in the model
         self.surveyor: Surveyor | None = None
         self.sent: set[tuple[str, int]] = set()
         self.short = False
         self.looks: dict[tuple[str, int], list[list[Look]]] = {}  # item → head
         self.heads: dict[tuple[str, int, int, int], HeadMap] = {}
         self.labels: dict[int, str] = {}
-        self.parts: dict[int, str] | None = None  # tokens of the text that are parts of characters, once it was read
+        self.parts: dict[int, str] | None = None  # token → label, for tokens that are parts of characters
         self.failed = False
-        self.there = threading.Condition()
+        self.arrived = threading.Condition()
 
     @property
     def bytes(self) -> int:
-        """What its q, k and v take."""
+        """Bytes of all q, k and v."""
         tensors = (tensor for call in self.calls.values() for tensor in (call.q, call.k, call.v))
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def call(self, part: str, at: int, wanted: Wanted) -> AttentionCall:
-        """The call of a layer, waited for while the model runs."""
-        with self.there:
+    def call(self, part: str, at: int, is_active: IsActive) -> AttentionCall:
+        """Return the call of a layer; wait for it while the model runs."""
+        with self.arrived:
             while (part, at) not in self.calls:
-                known = self.numbers.get(part)
+                numbers = self.numbers.get(part)
                 if self.failed:
                     raise Unmade
-                if (known is not None and at >= len(known)) or self.trace is not None:
-                    raise Problem("there is no layer {layer}: this model has {n} layers", layer=at, n=len(known or ()))
-                if not wanted():
+                if (numbers is not None and at >= len(numbers)) or self.trace is not None:
+                    raise Problem(
+                        "there is no layer {layer}: this model has {n} layers", layer=at, n=len(numbers or ())
+                    )
+                if not is_active():
                     raise StreamStopped
-                self.there.wait(0.2)
+                self.arrived.wait(0.2)
         return self.calls[part, at]
 
-    def head(self, part: str, at: int, item: int, head: int, wanted: Wanted) -> HeadMap:
-        """One head, ready to compute."""
-        call = self.call(part, at, wanted)
+    def head(self, part: str, at: int, item: int, head: int, is_active: IsActive) -> HeadMap:
+        """Return the map of one head."""
+        call = self.call(part, at, is_active)
         if head >= call.n_head or item >= call.q.shape[0]:
             raise Problem("there is no head {head}: this layer has 0 … {last}", head=head, last=call.n_head - 1)
         key = part, at, item, head
@@ -101,18 +103,18 @@ class TextView:
             if len(self.heads) > 600:
                 self.heads.clear()
             make = mixer_maps.head_of if isinstance(call, Mixing) else head_of
-            one: HeadMap = make(plain(call), item, head)
+            head_map: HeadMap = make(plain(call), item, head)
             looks = self.looks.get((part, at))
-            if isinstance(one, Head) and looks is not None and (left := looks[item][head].left) is not None:
-                one.know_without(self.sinks(part, item), left)
-            self.heads[key] = one
+            if isinstance(head_map, Head) and looks is not None and (without := looks[item][head].left) is not None:
+                head_map.know_without(self.sinks(part, item), without)
+            self.heads[key] = head_map
         return self.heads[key]
 
-    def make(self, send: Send, wanted: Wanted) -> None:
-        """Run the model (or take the trace as it is), and send the header, then every layer as it is heard."""
+    def make(self, send: Send, is_active: IsActive) -> None:
+        """Run the model (or load the trace) and send the header, then every layer as it arrives."""
         try:
             if self.model is None:
-                self._shown(Trace.load(self.spec.model.file), send)
+                self._load_trace(Trace.load(self.spec.model.file), send)
             else:
                 with self.edited():
                     self.trace = follow(
@@ -122,29 +124,29 @@ class TextView:
                         target=self.spec.trace_target(),
                         more=self.spec.more,
                         name=self.spec.model.name,
-                        told=lambda heads, queries, keys: self._told(heads, queries, keys, send),
-                        heard=lambda part, number, call: self._heard(
+                        told=lambda heads, queries, keys: self._on_start(heads, queries, keys, send),
+                        heard=lambda part, number, call: self._on_layer(
                             part, self.numbers[part].index(number), call, send
                         ),
-                        stop=lambda: not wanted(),
+                        stop=lambda: not is_active(),
                     )
         except BaseException:
             self.failed = True
             raise
         finally:
-            with self.there:
-                self.there.notify_all()
+            with self.arrived:
+                self.arrived.notify_all()
 
     @contextmanager
     def edited(self) -> Iterator[None]:
-        """With the heads changed as the view says."""
+        """Apply the edits of the view inside the context."""
         with ExitStack() as stack:
             for heads, to in self.spec.edits:
                 stack.enter_context(edit(self.model, heads, to))
             yield
 
-    def again(self, send: Send) -> None:
-        """Send what is there already."""
+    def resend(self, send: Send) -> None:
+        """Send the header of a view that was cached."""
         assert self.trace is not None
         heads = {
             part: {n: self.calls[part, at].n_head for at, n in enumerate(each)} for part, each in self.numbers.items()
@@ -152,30 +154,30 @@ class TextView:
         self._send_header(heads, self.trace.queries, self.trace.keys, send, self.first())
 
     def layers(self, send: Send) -> None:
-        """Send the layers that weren't sent while the model ran: of a short text, of a trace, of a view that was there."""
+        """Send the layers that weren't sent while the model ran: those of short texts, traces and cached views."""
         self._look()
-        left = [key for key in self.calls if key not in self.sent]
-        for key in left:
-            self._send_layer(*key, send, hold=key != left[-1])
+        unsent = [key for key in self.calls if key not in self.sent]
+        for key in unsent:
+            self._send_layer(*key, send, hold=key != unsent[-1])
         self.sent.clear()
 
     def _look(self) -> None:
-        """Look at all layers that weren't looked at; those that are alike together, as one of many heads."""
+        """Survey the remaining layers; layers of one kind are surveyed together, as one layer of many heads."""
         for part, numbers in self.numbers.items():
-            left = [at for at in range(len(numbers)) if (part, at) not in self.looks]
-            calls = [self.calls[part, at] for at in left]
+            missing = [at for at in range(len(numbers)) if (part, at) not in self.looks]
+            calls = [self.calls[part, at] for at in missing]
             together = _joined(calls) if len(calls) > 1 else None
             if together is None:
-                for at, call in zip(left, calls, strict=True):
+                for at, call in zip(missing, calls, strict=True):
                     self.looks[part, at] = self._looks(part, call)
                 continue
             looks = self._looks(part, together)
-            for i, (at, call) in enumerate(zip(left, calls, strict=True)):
+            for i, (at, call) in enumerate(zip(missing, calls, strict=True)):
                 own = slice(i * call.n_head, (i + 1) * call.n_head)
                 self.looks[part, at] = [item[own] for item in looks]
 
-    def _shown(self, trace: Trace, send: Send) -> None:
-        """A trace is whole: where it is worth opening at is known before anything is sent."""
+    def _load_trace(self, trace: Trace, send: Send) -> None:
+        """Take all layers from a trace, and send a header that names the head to open."""
         self.trace = trace
         heads = {
             part: {n: call.n_head for n, call in zip(trace.layers(part), trace.calls[part], strict=True)}
@@ -184,11 +186,11 @@ class TextView:
         self._survey(heads, trace.queries, trace.keys)
         for part in trace.parts:
             for at, call in enumerate(trace.calls[part]):
-                self._keep(part, at, call)
+                self._store_call(part, at, call)
         self._send_header(heads, trace.queries, trace.keys, send, self.first())
 
-    def _told(self, heads: Heads, queries: Sides, keys: Sides, send: Send) -> None:
-        """All that is known before anything was computed."""
+    def _on_start(self, heads: Heads, queries: Sides, keys: Sides, send: Send) -> None:
+        """Send the header, before anything is computed."""
         self._survey(heads, queries, keys)
         part = next(iter(heads))
         first = dict(part=part, item=0, layer=0, head=0, query=len(queries[part][0]) - 1, key=0)
@@ -197,7 +199,7 @@ class TextView:
     def _survey(self, heads: Heads, queries: Sides, keys: Sides) -> None:
         self.surveyor = Surveyor(heads, queries, keys)
         self.short = all(len(tokens) <= SHORT for side in (queries, keys) for each in side.values() for tokens in each)
-        with self.there:
+        with self.arrived:
             self.numbers = {part: tuple(layers) for part, layers in heads.items()}
 
     def _send_header(self, heads: Heads, queries: Sides, keys: Sides, send: Send, first: Fields) -> None:
@@ -229,11 +231,11 @@ class TextView:
                     precision=None,
                 )
             )
-        shown = None if self.model is not None else self.trace
+        trace = None if self.model is not None else self.trace
         part = next(iter(heads))
         header = dict(
-            model=self.spec.model.name if shown is None else shown.model,
-            text=self._read() if shown is None else shown.text,
+            model=self.spec.model.name if trace is None else trace.model,
+            text=self._read() if trace is None else trace.text,
             lang=None,
             context=self._exceeded(max(len(each) for side in (queries, keys) for each in side[part])),
             parts=parts,
@@ -245,17 +247,17 @@ class TextView:
         send({"kind": "header", "header": header, "tokens": listed, "ids": ids, "kindOf": kind})
 
     def _read(self) -> str:
-        """The text with what was generated after it."""
+        """Return the text with what was generated after it."""
         more = self.spec.more
         return self.spec.text + (self.tokenizer.decode(more) if more and self.tokenizer is not None else "")
 
     def _exceeded(self, n: int) -> int | None:
-        """The model's context, where a text is longer."""
+        """Return the model's context if the text is longer, else None."""
         context = None if self.model is None else model_of(self.model).context
         return context if context is not None and n > context else None
 
-    def _heard(self, part: str, at: int, call: AttentionCall, send: Send) -> None:
-        self._keep(part, at, call)
+    def _on_layer(self, part: str, at: int, call: AttentionCall, send: Send) -> None:
+        self._store_call(part, at, call)
         if not self.short:
             self.looks[part, at] = self._looks(part, call)
             self._send_layer(part, at, send)
@@ -264,10 +266,10 @@ class TextView:
         assert self.surveyor is not None
         return [self.surveyor.look(part, call, item) for item in range(call.q.shape[0])]
 
-    def _keep(self, part: str, at: int, call: AttentionCall) -> None:
-        with self.there:
+    def _store_call(self, part: str, at: int, call: AttentionCall) -> None:
+        with self.arrived:
             self.calls[part, at] = call
-            self.there.notify_all()
+            self.arrived.notify_all()
 
     def _send_layer(self, part: str, at: int, send: Send, *, hold: bool = False) -> None:
         self.sent.add((part, at))
@@ -278,28 +280,28 @@ class TextView:
                 "part": part,
                 "at": at,
                 "layer": layer_of(call, self.numbers[part][at]) | dict(errors=self._errors(call)),
-                "links": [[one.link for one in item] for item in looks],
-                "tops": [[one.top for one in item] for item in looks],
-                "entropy": [[one.entropy for one in item] for item in looks],
+                "links": [[look.link for look in item] for item in looks],
+                "tops": [[look.top for look in item] for item in looks],
+                "entropy": [[look.entropy for look in item] for item in looks],
             },
-            np.stack([np.stack([one.picture for one in item]) for item in looks]),
+            np.stack([np.stack([look.picture for look in item]) for item in looks]),
             hold=hold,
         )
 
-    def head_arrays(self, one: AttentionCall, number: int) -> tuple[Fields, list[np.ndarray]]:
-        """What a browser computes a head's weights from: a layer of one head, as pages describe it, and its arrays in order."""
+    def head_arrays(self, call: AttentionCall, number: int) -> tuple[Fields, list[np.ndarray]]:
+        """Return a layer of one head as pages describe it, and its arrays in order: what a browser computes weights from."""
         arrays = Arrays()
-        return whole_layer(one, number, arrays, self._errors(one)), arrays.all
+        return whole_layer(call, number, arrays, self._errors(call)), arrays.all
 
     def _errors(self, call: AttentionCall) -> dict[str, float]:
-        """How far the numbers of a call may be off; what a model computes is kept as it is, a trace may have been rounded."""
+        """Return error bounds of a call's numbers; traces may have been rounded."""
         return ERRORS if self.trace is None else errors_of(self.trace, call)
 
     def first(self) -> Fields:
-        """What it is worth opening at; a shipped trace may say it itself."""
+        """Return the head and cell to open first; a shipped trace may name them."""
         assert self.trace is not None
-        if isinstance(said := self.trace.more.get("opening"), str):
-            return json.loads(said)
+        if isinstance(opening := self.trace.more.get("opening"), str):
+            return json.loads(opening)
         self._look()
         parts = [
             dict(
@@ -307,8 +309,8 @@ class TextView:
                 n=self.trace.calls[part][0].q.shape[2],
                 m=self.trace.calls[part][0].k.shape[2],
                 layers=[dict(q=True)] * len(numbers),
-                links=[[[one.link for one in self.looks[part, at][0]] for at in range(len(numbers))]],
-                tops=[[[one.top for one in self.looks[part, at][0]]] for at in range(len(numbers))],
+                links=[[[look.link for look in self.looks[part, at][0]] for at in range(len(numbers))]],
+                tops=[[[look.top for look in self.looks[part, at][0]]] for at in range(len(numbers))],
                 signed=part == "mixers",
             )
             for part, numbers in self.numbers.items()
@@ -316,18 +318,18 @@ class TextView:
         return opened_at(self.trace, parts)
 
     def counts(self) -> dict[str, list[int]]:
-        """Heads of every layer of every part."""
+        """Return the number of heads of every layer of every part."""
         return {part: [self.calls[part, at].n_head for at in range(len(each))] for part, each in self.numbers.items()}
 
     def sinks(self, part: str, item: int) -> list[int]:
-        """The keys that are left out where the sink is hidden: the first and special ones."""
+        """Return the keys that are left out when the sink is hidden: key 0 and special tokens."""
         assert self.surveyor is not None
         special = self.surveyor.keys[part][item].special
         first = {0} if part not in ("cross", "mixers") else set()
-        return sorted(first | {j for j, one in enumerate(special) if one})
+        return sorted(first | {j for j, is_special in enumerate(special) if is_special})
 
     def label(self, token: int) -> str:
-        """A token as people read it; a part of a character as the text names it."""
+        """Return the label of a token; a part of a character has the label that the text gives it."""
         if self.parts is None and self.trace is not None:
             texts = [tokens[0] for tokens in self.trace.queries.values()]
             self.parts = {i: label for text in texts for i, label in text.parts_of_characters()}
@@ -336,18 +338,18 @@ class TextView:
         if token not in self.labels:
             try:
                 self.labels[token] = show(reader_of(self.tokenizer).tokens([token]).pieces[0])
-            except Problem:  # a model's vocabulary may be filled up beyond the tokenizer's
+            except Problem:  # a model's vocabulary may be larger than the tokenizer's
                 self.labels[token] = f"[{token}]"
         return self.labels[token]
 
     def states(self) -> Tensor | None:
-        """Final states (N, C) of the first text, where the model gives them."""
+        """Return the final states (N, C) of the first text, or None if the model has none."""
         states = None if self.trace is None else self.trace.more.get("states")
         return None if states is None else states[0]
 
 
 def _joined(calls: Sequence[AttentionCall]) -> Call | None:
-    """Layers that attend alike as one layer of all their heads; None where they don't."""
+    """Return layers with equal shapes, mask and scale as one layer of all their heads, or None if they differ."""
     layers = [call for call in calls if isinstance(call, Call)]
     if len(layers) < len(calls):
         return None
@@ -365,6 +367,6 @@ def _joined(calls: Sequence[AttentionCall]) -> Call | None:
 
 
 def stored_words(trace: Trace) -> Fields | None:
-    """The next words that a shipped trace was saved with."""
-    kept = trace.more.get("words")
-    return json.loads(kept) if isinstance(kept, str) else None
+    """Return the next words that were saved with a shipped trace, or None."""
+    words = trace.more.get("words")
+    return json.loads(words) if isinstance(words, str) else None

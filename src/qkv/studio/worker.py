@@ -1,8 +1,8 @@
-"""The worker: the one process that loads torch and holds models. It reads asks from its input and answers with frames.
+"""The worker: the process that loads torch and holds models. It reads requests from stdin and writes frames to stdout.
 
-Two lanes. What runs a model goes one after the other in the first; what only looks at a view that is there, or is being
-made (one head, a tile of a map, the next words), goes through the second beside it, so that looking never waits for long.
-An ask that was called off is left out, or stops between two layers.
+It has two lanes. Requests that run a model are served one after another in the first; requests for parts of a view (one head, a
+tile, the next words) are served in the second at the same time, so they never wait for long. A cancelled request is skipped, or
+stops between two layers.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from .loaded_models import LoadedModels
 
 LIGHT = ("head", "tile", "links", "words", "python")
-IDLE = 30.0  # seconds between two looks at what nobody uses any more
+IDLE = 30.0  # seconds between removals of unused models
 
 
-class Gone(Exception):
-    """Nobody waits for this answer."""
+class Cancelled(Exception):
+    """The request was cancelled."""
 
 
 class Worker:
-    """Reads, sorts into lanes, answers."""
+    """Reads requests, sorts them into lanes and responds."""
 
     def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
         self.source, self.sink = source, sink
@@ -43,7 +43,7 @@ class Worker:
         self.models: LoadedModels
 
     def run(self) -> None:
-        """Until the web process is gone."""
+        """Serve requests until the web process ends."""
         threading.Thread(target=self._listen, daemon=True).start()
         self.event({"kind": "worker", "state": "starting"})
         from .loaded_models import LoadedModels  # torch
@@ -53,27 +53,27 @@ class Worker:
         threading.Thread(target=self._lane, args=(True,), daemon=True).start()
         self._lane(False)
 
-    def event(self, told: Fields) -> None:
-        """For every tab."""
+    def event(self, fields: Fields) -> None:
+        """Send an event to every tab."""
         import json
 
-        self._write(0, MORE, json.dumps(told, ensure_ascii=False).encode())
+        self._write(0, MORE, json.dumps(fields, ensure_ascii=False).encode())
 
     def _write(self, number: int, last: int, content: bytes) -> None:
         with self.writing:
             try:
                 write_envelope(self.sink, number, last, content)
-            except OSError:  # the web process died: so does its worker
+            except OSError:  # the web process ended: end too
                 os._exit(0)
 
     def _listen(self) -> None:
-        while (told := read_request(self.source)) is not None:
-            if told["do"] == "cancel":
-                if told["which"] in self.pending:
-                    self.cancelled.add(told["which"])
+        while (message := read_request(self.source)) is not None:
+            if message["do"] == "cancel":
+                if message["which"] in self.pending:
+                    self.cancelled.add(message["which"])
                 continue
-            self.pending.add(told["ask"])
-            self.lanes[told["do"] in LIGHT].put((told["ask"], restore(told)))
+            self.pending.add(message["ask"])
+            self.lanes[message["do"] in LIGHT].put((message["ask"], restore(message)))
         os._exit(0)
 
     def _lane(self, light: bool) -> None:
@@ -91,41 +91,41 @@ class Worker:
         from .handlers import HANDLERS, Job
         from .text_views import Unmade
 
-        def wanted() -> bool:
+        def is_active() -> bool:
             return number not in self.cancelled
 
-        held: list[bytes] = []
+        frames: list[bytes] = []
 
-        def send(told: Fields, *arrays: np.ndarray, hold: bool = False) -> None:
-            """`hold`: it may go with the next one; many small frames each on their own take longer than all together."""
-            if not wanted():
-                raise Gone
-            held.append(frame(told, *arrays))
+        def send(fields: Fields, *arrays: np.ndarray, hold: bool = False) -> None:
+            """Send a frame; with `hold` it may be sent with the next one, since many small writes take longer."""
+            if not is_active():
+                raise Cancelled
+            frames.append(frame(fields, *arrays))
             if not hold:
-                self._write(number, MORE, b"".join(held))
-                held.clear()
+                self._write(number, MORE, b"".join(frames))
+                frames.clear()
 
         try:
-            # A part of a view that was cancelled must not run the model again; only a new request for the view does.
+            # Parts of a cancelled view must not run the model again; only a new request for the view does.
             if request.do in LIGHT and isinstance(request, SpecRequest) and request.spec in self.models.cancelled:
-                raise Gone
-            if wanted():
-                HANDLERS[request.do](Job(self.models, send, wanted, not light), request)
+                raise Cancelled
+            if is_active():
+                HANDLERS[request.do](Job(self.models, send, is_active, not light), request)
             last = frame({"kind": "done"})
-        except Unmade:  # the view it looks at was let go of: make it again, in the lane where models run
+        except Unmade:  # its view was removed: compute it again, in the lane where models run
             self.lanes[False].put((number, request))
             return
-        except (Gone, StreamStopped):
+        except (Cancelled, StreamStopped):
             last = frame({"kind": "superseded"})
         except Exception as error:
-            last = told_of(error)
+            last = problem_frame(error)
         self.pending.discard(number)
         self.cancelled.discard(number)
         self._write(number, LAST, last)
 
 
-def told_of(error: Exception) -> bytes:
-    """What went wrong, in a sentence; the traceback of a bug is for the terminal."""
+def problem_frame(error: Exception) -> bytes:
+    """Return the frame of an error: a sentence for the browser; the traceback of a bug goes to the terminal."""
     from ..i18n import Message, Problem
     from ..process import memory
     from .worker_client import problem
@@ -136,13 +136,13 @@ def told_of(error: Exception) -> bytes:
         return problem(full)
     traceback.print_exception(error)
     return problem(
-        Message("this is a bug of qkv, not a mistake of yours. Please report it, with what the terminal shows of it")
+        Message("this is a bug in qkv, not a mistake of yours. Please report it, with the output in the terminal")
     )
 
 
 def main() -> None:
-    """Frames go out where the web process reads them; whatever libraries print goes to the terminal."""
-    warnings.filterwarnings("ignore")  # what they say of a text, the page says itself
+    """Run the worker: frames go to the original stdout; what libraries print goes to stderr."""
+    warnings.filterwarnings("ignore")  # the page shows these itself
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     Worker(sys.stdin.buffer, sink).run()

@@ -1,7 +1,7 @@
 """Client for the worker process: starts it, forwards requests and responses, and restarts it after a crash.
 
-Responses are cached: the same request of another tab, or of the same one again, costs nothing. A tab's newest request of a kind
-in NEWEST cancels its older one; so does a browser that no longer waits.
+Responses are cached for all tabs. A tab's newest request of a kind in NEWEST cancels its older one; so does a browser that
+disconnects.
 """
 
 from __future__ import annotations
@@ -27,51 +27,51 @@ from .frames import ENVELOPE, LAST, LENGTH, Fields, frame, write_request
 from .requests import Request
 
 NEWEST = ("view", "importance", "heads", "changes", "translations", "lens")
-KEPT = ("view", "head", "tile", "links", "words", "loss", "lens", "heads", "changes", "translations", "importance")
-KEEP, LARGEST = 192_000_000, 48_000_000  # bytes of all answers that are kept, and of one
-DEATHS, WITHIN = 4, 60.0  # a worker that died so often within so many seconds is not started again
-EVENTS = 200  # that a tab may be behind
-# The worker's threads wait as cli.py's do, and have one heap: of several, each keeps what its threads let go of, so that a
-# second long view took 2.5 GB where the first took 1.8.
-ROOM = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "1"}
+CACHEABLE = ("view", "head", "tile", "links", "words", "loss", "lens", "heads", "changes", "translations", "importance")
+CACHE_BYTES, LARGEST_RESPONSE = 192_000_000, 48_000_000  # bytes of all cached responses, and of the largest one
+MOST_CRASHES, CRASH_PERIOD = 4, 60.0  # after so many crashes within so many seconds the worker isn't restarted
+EVENTS = 200  # events that a tab may lag behind
+# Passive waiting as in cli.py. One heap: of several, each keeps memory that its threads freed (a second long view took 2.5 GB
+# where the first took 1.8).
+WORKER_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "1"}
 
-# An absolute path (not that of a URL), of which the last part is kept; and the class of an error, as it stands before its words.
+# An absolute path (not of a URL), whose last part is kept; and the class name before an error message.
 PATH = re.compile(
     r"""(?<![\w/.:])(?:~?/|[A-Za-z]:[\\/])(?:[^\s'"“”,;:()（），；：/\\]+[/\\])*([^\s'"“”,;:()（），；：/\\]+)"""
 )
 ERROR_CLASS = re.compile(r"\b(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b(?:: )?")
 
 FIRST = Path(__file__).with_name("first.bin")
-Answer = list[bytes]
+Response = list[bytes]
 
 
 class WorkerClient:
-    """One worker, the requests that wait for it, and the tabs that listen."""
+    """The worker process, the pending requests and the listening tabs."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
         self.numbers = count(1)
         self.waiting: dict[int, asyncio.Queue[tuple[int, bytes]]] = {}
-        self.newest: dict[tuple[str, str], tuple[int, int]] = {}  # its turn, and its number
-        self.kept: OrderedDict[str, Answer] = OrderedDict(shipped())
+        self.newest: dict[tuple[str, str], tuple[int, int]] = {}  # (turn, number) of the newest request by tab and kind
+        self.responses: OrderedDict[str, Response] = OrderedDict(shipped_responses())
         self.listeners: set[asyncio.Queue[Fields]] = set()
         self.state: Fields = {"kind": "worker", "state": "starting"}
-        self.deaths: list[float] = []
+        self.crashes: list[float] = []
         self.tasks: set[asyncio.Task[None]] = set()
         self.closed = False
 
     def start(self) -> None:
-        """Start the worker; it says when it is ready."""
+        """Start the worker; it sends an event when it is ready."""
         if self.process is not None or self.closed:
             return
         open_missing_streams()  # the worker prints where stderr is
-        # Its own process group, so that Ctrl-C reaches the web process alone, which then ends it in order.
+        # A session of its own: Ctrl-C reaches only the web process, which then ends the worker.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "qkv.studio.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=os.name == "posix",
-            env=ROOM | os.environ,
+            env=WORKER_ENVIRONMENT | os.environ,
         )
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(self.process, loop), daemon=True).start()
@@ -84,18 +84,17 @@ class WorkerClient:
             self.process.wait()
 
     def cached(self, request: Request) -> bytes | None:
-        """The whole response, where it was given before."""
+        """Return the cached response, or None."""
         key = request.cache_key()
-        if request.do not in KEPT or key not in self.kept:
+        if request.do not in CACHEABLE or key not in self.responses:
             return None
-        self.kept.move_to_end(key)
-        return b"".join(self.kept[key])
+        self.responses.move_to_end(key)
+        return b"".join(self.responses[key])
 
     async def answer(self, request: Request, tab: str, turn: int | None = None) -> AsyncGenerator[bytes, None]:
         """Yield the frames of a response as they come. A caller that stops reading cancels it.
 
-        `turn` counts a tab's requests: one that comes by a new connection may be overtaken by a later one on its way here, and
-        must not cancel that.
+        `turn` counts a tab's requests. A request by a new connection can arrive after a later one, and must not cancel that.
         """
         do, key = request.do, request.cache_key()
         number = next(self.numbers)
@@ -111,18 +110,18 @@ class WorkerClient:
         inbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
         self.waiting[number] = inbox
         self.newest[tab, do] = turn, number
-        answer: Answer | None = []
+        answer: Response | None = []
         try:
             await self._send(request.to_json() | {"ask": number})
             while True:
                 last, content = await inbox.get()
                 if answer is not None:
-                    answer = [*answer, content] if sum(map(len, answer)) + len(content) <= LARGEST else None
+                    answer = [*answer, content] if sum(map(len, answer)) + len(content) <= LARGEST_RESPONSE else None
                 if last == LAST:
                     break
                 yield content
-            if do in KEPT and answer is not None and b'"kind":"done"' in content[:40]:
-                self._keep(key, answer)
+            if do in CACHEABLE and answer is not None and b'"kind":"done"' in content[:40]:
+                self._cache(key, answer)
             yield content
         finally:
             if self.waiting.pop(number, None) is not None:
@@ -131,12 +130,12 @@ class WorkerClient:
                 del self.newest[tab, do]
 
     def forget(self) -> None:
-        """Answers of models that were removed or fetched anew aren't given again."""
-        self.kept = OrderedDict(shipped())
+        """Clear the cache, after models were removed or fetched again."""
+        self.responses = OrderedDict(shipped_responses())
 
     @contextmanager
     def listen(self) -> Iterator[asyncio.Queue[Fields]]:
-        """What happens to the worker, from its state now on."""
+        """Yield a queue of events, beginning with the current state."""
         queue: asyncio.Queue[Fields] = asyncio.Queue(EVENTS)
         queue.put_nowait(self.state)
         self.listeners.add(queue)
@@ -146,41 +145,41 @@ class WorkerClient:
             self.listeners.discard(queue)
 
     def notify(self, event: Fields) -> None:
-        """To every tab; one that doesn't listen any more misses it."""
+        """Send an event to every tab; a tab whose queue is full misses it."""
         if event["kind"] == "worker":
             self.state = event
         for queue in self.listeners:
             with suppress(asyncio.QueueFull):
                 queue.put_nowait(event)
 
-    async def _send(self, told: Fields) -> None:
-        if len(self.deaths) >= DEATHS:
-            raise self._gone()
+    async def _send(self, message: Fields) -> None:
+        if len(self.crashes) >= MOST_CRASHES:
+            raise self._too_many_crashes()
         if self.process is None:
             self.start()
         assert self.process is not None and self.process.stdin is not None
         pipe = self.process.stdin
 
         def write() -> None:
-            with suppress(OSError, ValueError):  # it died: `_read` tells
-                pipe.write(write_request(told))
+            with suppress(OSError, ValueError):  # it crashed: `_read` handles that
+                pipe.write(write_request(message))
                 pipe.flush()
 
         await asyncio.to_thread(write)
 
-    def _gone(self) -> Problem:
-        return Problem("the part that computes died {n} times within a minute: start qkv studio anew", n=DEATHS)
+    def _too_many_crashes(self) -> Problem:
+        return Problem("the part that computes died {n} times within a minute: start qkv studio anew", n=MOST_CRASHES)
 
     def _cancel(self, number: int) -> None:
         self._task(self._send({"do": "cancel", "ask": 0, "which": number}))
 
-    def _keep(self, key: str, answer: Answer) -> None:
-        self.kept[key] = answer
-        while sum(len(content) for kept in self.kept.values() for content in kept) > KEEP:
-            self.kept.popitem(last=False)
+    def _cache(self, key: str, response: Response) -> None:
+        self.responses[key] = response
+        while sum(len(content) for parts in self.responses.values() for content in parts) > CACHE_BYTES:
+            self.responses.popitem(last=False)
 
     def _read(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """Hand on what the worker says until it dies. (A thread: pipes of processes can't be awaited everywhere.)"""
+        """Deliver the worker's output until it ends, in a thread, since pipes can't be awaited on every system."""
         pipe = process.stdout
         assert pipe is not None
         while len(head := pipe.read(ENVELOPE.size)) == ENVELOPE.size:
@@ -188,13 +187,13 @@ class WorkerClient:
             content = pipe.read(size)
             if len(content) < size:
                 break
-            with suppress(RuntimeError):  # the loop is closed: everybody has gone
-                loop.call_soon_threadsafe(self._hand, number, last, content)
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._deliver, number, last, content)
         process.wait()
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(self._died, process)
+            loop.call_soon_threadsafe(self._on_exit, process)
 
-    def _hand(self, number: int, last: int, content: bytes) -> None:
+    def _deliver(self, number: int, last: int, content: bytes) -> None:
         if number == 0:
             self.notify(json.loads(content))
         elif inbox := self.waiting.get(number):
@@ -202,84 +201,84 @@ class WorkerClient:
                 self.waiting.pop(number)
             inbox.put_nowait((last, content))
 
-    def _died(self, process: subprocess.Popen[bytes]) -> None:
-        """Say so to who waits, and start another."""
+    def _on_exit(self, process: subprocess.Popen[bytes]) -> None:
+        """Fail the pending requests and restart the worker."""
         self.process = None
         if self.closed:
             return
         now = time.monotonic()
-        self.deaths = [*(then for then in self.deaths if now - then < WITHIN), now]
-        lost = Message(
+        self.crashes = [*(then for then in self.crashes if now - then < CRASH_PERIOD), now]
+        interrupted = Message(
             "the part that computes stopped in the middle (was it killed, or is memory full?); it is started again: try "
             "once more"
         )
         for number in list(self.waiting):
-            self.waiting.pop(number).put_nowait((LAST, problem(lost)))
-        if len(self.deaths) < DEATHS:
+            self.waiting.pop(number).put_nowait((LAST, problem(interrupted)))
+        if len(self.crashes) < MOST_CRASHES:
             self.notify({"kind": "worker", "state": "restarted"})
             self.start()
         else:
-            gone = {lang: say(self._gone(), lang) for lang in LANGUAGES}
-            self.notify({"kind": "worker", "state": "gone", "say": gone})
+            sentences = {lang: say(self._too_many_crashes(), lang) for lang in LANGUAGES}
+            self.notify({"kind": "worker", "state": "gone", "say": sentences})
 
     def _task(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # looked at: a worker that can't be told has been told of already
+            task.exception()  # marks it as retrieved; `_read` has reported a crashed worker
 
 
-def shipped() -> dict[str, Answer]:
-    """The answers that the studio opens with come with it: the worker isn't there yet when they are asked for."""
-    left, found = FIRST.read_bytes(), {}
-    while left:
+def shipped_responses() -> dict[str, Response]:
+    """Return the responses of the first screen, which are shipped, so that it appears before the worker is ready."""
+    rest, responses = FIRST.read_bytes(), {}
+    while rest:
         pieces = []
         for _ in range(2):
-            (size,) = LENGTH.unpack_from(left)
-            pieces.append(left[LENGTH.size : LENGTH.size + size])
-            left = left[LENGTH.size + size :]
-        found[pieces[0].decode()] = [pieces[1]]
-    return found
+            (size,) = LENGTH.unpack_from(rest)
+            pieces.append(rest[LENGTH.size : LENGTH.size + size])
+            rest = rest[LENGTH.size + size :]
+        responses[pieces[0].decode()] = [pieces[1]]
+    return responses
 
 
-def ship(answers: dict[str, bytes]) -> bytes:
-    """The file of such answers (tools/make_traces.py)."""
+def pack_responses(answers: dict[str, bytes]) -> bytes:
+    """Return the content of first.bin, for tools/make_traces.py."""
     pieces = (piece for key, answer in answers.items() for piece in (key.encode(), answer))
     return b"".join(LENGTH.pack(len(piece)) + piece for piece in pieces)
 
 
 def problem(sentence: Message | Spoken) -> bytes:
-    """The last frame of an ask that can't be answered: a sentence in every language.
+    """Return the last frame of a failed request: a sentence in every language.
 
-    A browser is told names: paths and classes of errors go to the terminal.
+    Paths and error classes are removed for the browser; the full sentence goes to the terminal.
     """
-    whole = {lang: say(sentence, lang) for lang in LANGUAGES}
-    shown = {lang: without_paths(text, paths_in(sentence)) for lang, text in whole.items()}
-    if shown != whole:
+    full = {lang: say(sentence, lang) for lang in LANGUAGES}
+    public = {lang: without_paths(text, paths_in(sentence)) for lang, text in full.items()}
+    if public != full:
         print(plain(say(sentence)), file=sys.stderr, flush=True)
-    return frame({"kind": "problem", "say": shown})
+    return frame({"kind": "problem", "say": public})
 
 
-def without_paths(text: str, known: Sequence[Path] = ()) -> str:
-    """The text with only the last part of each absolute path, also of `known` ones with spaces, and without classes of errors.
+def without_paths(text: str, paths: Sequence[Path] = ()) -> str:
+    """Return the text without error classes and with only the last part of each absolute path, also of `paths` with spaces.
 
     >>> without_paths("/home/me/runs/a/config.json is not a run (KeyError: 'model'); see https://x.org/a/b")
     "config.json is not a run ('model'); see https://x.org/a/b"
     >>> without_paths("there is no /home/me/my runs/a b", [Path("/home/me/my runs/a b")])
     'there is no a b'
     """
-    for path in sorted(known, key=lambda path: -len(str(path))):
+    for path in sorted(paths, key=lambda path: -len(str(path))):
         if path.name and path.is_absolute():
             text = text.replace(str(path), path.name)
     return ERROR_CLASS.sub("", PATH.sub(r"\1", text))
 
 
 def paths_in(sentence: object) -> list[Path]:
-    """The paths that a sentence is filled in with, also those of sentences inside it."""
+    """Return the paths among the values of a sentence, also of sentences inside it."""
     if isinstance(sentence, Path):
         return [sentence]
     values = sentence.values.values() if isinstance(sentence, Message | Spoken) else ()
