@@ -140,7 +140,7 @@ def test_the_workflow_knows_every_python_that_is_named():
 def test_the_readme_names_what_was_never_tried(readme):
     """A Python of the workflow that the classifiers don't promise is untested, and so are systems besides Linux."""
     (untested,) = re.findall(
-        r"\*\*(?:Untested|没有测试过)[:：](.*?)\*\*", (ROOT / readme).read_text("utf-8"), re.DOTALL
+        r"\*\*(?:Not tested|没有测试过)[:：](.*?)\*\*", (ROOT / readme).read_text("utf-8"), re.DOTALL
     )
     named = re.findall(r"Python :: (3\.\d+)", str(PROJECT["project"]["classifiers"]))
     pythons = WORKFLOW["jobs"]["test"]["strategy"]["matrix"]["python"]
