@@ -1,4 +1,4 @@
-"""qkv caption: a picture told in words, and where each word looked."""
+"""qkv caption: describe a picture in words, and show where each word attends."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ TRAINING_COMMAND = "python tools/make_captioner.py"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "picture",
@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """What is to be seen, in both languages, the reader's first."""
+    """Print the captions in both languages, the output language first, with the patches that each word attends to."""
     for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm"))):
         if file is not None:
             check_output(file, endings)

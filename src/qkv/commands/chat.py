@@ -1,4 +1,4 @@
-"""qkv chat: talk with an instruct model."""
+"""qkv chat: chat with an instruct model."""
 
 import argparse
 import sys
@@ -18,11 +18,11 @@ EXAMPLES = [
     'qkv chat "Tell me a joke." --model model.gguf --system "You are a pirate." --temperature 0.8',
 ]
 DEFAULT_MODEL = "smollm2"
-SMALL_MODEL = 1000  # million parameters: below, a model knows little
+SMALL_MODEL = 1000  # million parameters; smaller models get a warning
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add("text", nargs="?", help=say("one question, - takes it from a pipe; without it, a conversation"))
     model_arguments(parser)
@@ -46,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One answer, or a conversation until the input ends."""
+    """Print one answer, or hold a conversation until the input ends."""
     if options.text is not None:
         options.text = read_whole(options.text, None, EXAMPLES[1])
     check_sampling(options)
@@ -84,13 +84,13 @@ def run(options: argparse.Namespace) -> None:
             previous = list(conversation.messages)
             try:
                 conversation.answer(text)
-            except Problem as problem:  # one question can't be answered: the conversation goes on
+            except Problem as problem:  # the conversation continues without this question
                 conversation.messages = previous
                 print(problem.say(), file=sys.stderr)
 
 
 def _read_line() -> str | None:
-    """The next line; None at the end of the input."""
+    """Return the next line of input, None at its end."""
     try:
         return input("> " if sys.stdin.isatty() else "").strip()
     except EOFError:
@@ -98,23 +98,23 @@ def _read_line() -> str | None:
 
 
 class Conversation:
-    """A conversation: what was said so far, as messages."""
+    """A conversation as a list of messages."""
 
     def __init__(self, model: "Transformer", tokenizer: "Tokenizer", options: argparse.Namespace) -> None:
         self.model, self.tokenizer, self.options = model, tokenizer, options
-        # Small models, which these are, lose the thread where a draw takes an unlikely word: asked for the capital of
-        # France, SmolLM2 says Paris, and at temperature 0.2 with seed 0 it went on in broken French.
+        # Small models don't recover from an unlikely token: asked for the capital of France, SmolLM2 answers Paris, but
+        # at temperature 0.2 with seed 0 it continued in broken French.
         self.sampling = sampling_options(options, tokenizer, temperature=0.0)
         self.messages: list[dict[str, str]] = []
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Clear the conversation, except for the system prompt."""
         system = self.options.system
         self.messages = [] if system is None else [{"role": "system", "content": system}]
 
     def answer(self, question: str) -> None:
-        """Print the answer as it comes; Ctrl-C ends the answer, not the conversation."""
+        """Print the answer while it is generated; Ctrl-C stops the answer, not the conversation."""
         from ..generation.decoding import stream
 
         self.messages.append({"role": "user", "content": question})
@@ -137,7 +137,7 @@ class Conversation:
             meter.report()
 
     def _prompt(self) -> list[int]:
-        """The conversation as tokens; the oldest turns are forgotten when it outgrows the model's context."""
+        """Return the conversation as tokens, without the oldest turns if it exceeds the model's context."""
         room = self.model.config.context - self.options.most
         while len(ids := self.tokenizer.chat(self.messages)) > room:
             first = next((i for i, message in enumerate(self.messages[:-1]) if message["role"] != "system"), None)

@@ -1,4 +1,4 @@
-"""qkv check: name the mistake in attention somebody wrote."""
+"""qkv check: name the mistake in an implementation of attention."""
 
 import argparse
 import itertools
@@ -37,12 +37,12 @@ EXAMPLES = [
     "qkv check . --baseline qkv-known.json",
 ]
 FailOn = Literal["wrong", "partly", "unknown"]
-FAIL_ON: tuple[FailOn, ...] = get_args(FailOn)  # each fails on those before it too
+FAIL_ON: tuple[FailOn, ...] = get_args(FailOn)  # each level includes those before it
 PATIENCE = 2.0  # seconds before progress is shown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "targets",
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return _run(options)
     except Problem as problem:
-        if options.json:  # a program that reads this gets an answer to everything
+        if options.json:  # programs get JSON for errors too
             _show([_unknown(" ".join(options.targets), problem)], "unknown", options)
         raise
 
@@ -144,7 +144,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, object]:
-    """Return what the options say about the attention; raise where they can't be meant."""
+    """Return the settings that the options give for the attention; raise for invalid ones."""
     from .check_targets import read_call, read_pairs
 
     check_range("--seconds", options.seconds, 1, 86400)
@@ -161,10 +161,10 @@ def _settings(options: argparse.Namespace) -> dict[str, object]:
 
 @dataclass
 class Results:
-    """What came of the files that were checked, up to the end or to Ctrl-C."""
+    """The results of the files that were checked before the end or Ctrl-C."""
 
     reports: list[Report] = field(default_factory=list)
-    required: list[Report] = field(default_factory=list)  # what must run, or the exit code is 2
+    required: list[Report] = field(default_factory=list)  # the exit code is 2 if one of these could not be run
     unread: list[Problem] = field(default_factory=list)
     fixed: list[str] = field(default_factory=list)
     checked: int = 0  # files
@@ -176,7 +176,7 @@ def _check(
     targets: dict[Path, list[str]],
     named: dict[Path, list[str]],
 ) -> Results:
-    """Check the files one after the other; `named` are those that the user named."""
+    """Check the files in order; `named` has those that the user named, not found in a folder."""
     from ..doctor.isolated_check import examine
     from .check_fixes import fix
 
@@ -189,14 +189,14 @@ def _check(
 
                 def progress(name: str, target: str = f"{count}{file}", line: str = count and f"{count}{file}") -> None:
                     nonlocal started
-                    started += 1  # the first object of a single file needs no line: who asked knows what is checked
+                    started += 1  # the user named the first object of a single file
                     line = line or (f"{target}:{name}" if started > 1 else "")
                     show(say("checking {target}", target=f"{target}:{name}"), line)
 
                 check = partial(examine, file, names or None, settings, seconds=options.seconds, progress=progress)
                 try:
                     reports = fix(file, check, results.fixed) if options.fix else check()
-                except (Problem, OSError) as error:  # the other files can still be checked
+                except (Problem, OSError) as error:  # continue with the other files
                     if isinstance(error, OSError):
                         error = Problem("{file} can't be read: {error}", file=file, error=quoted(error))
                     results.unread.append(error)
@@ -226,10 +226,10 @@ def _print(options: argparse.Namespace, results: Results, baseline: Baseline, fo
 
 
 def _exit_code(reports: list[Report], required: list[Report], baseline: Baseline, fail_on: FailOn) -> int:
-    """1 if something fails the run, 2 if something that had to run could not, else 0.
+    """Return 1 if something fails the run, 2 if something that had to run could not, else 0.
 
-    Known and silenced findings don't fail. What could not be run fails where it was named or its file was, where nothing
-    at all could be run, and everywhere with `--fail-on unknown`.
+    Known and silenced findings don't fail. Code that could not be run fails if the user named it or its file, if nothing
+    at all could be run, or with `--fail-on unknown`.
     """
     level = FAIL_ON.index(fail_on)
     if any(baseline.has_new(report) for report in reports):
@@ -243,14 +243,14 @@ def _exit_code(reports: list[Report], required: list[Report], baseline: Baseline
 
 
 def _read_baseline(options: argparse.Namespace) -> Baseline:
-    """The findings that are known, read before any work; a folder to write to that is not there is reported too."""
+    """Return the baseline; also check before any work that --write-baseline can be written."""
     if (new := options.write_baseline) is not None and (new.is_dir() or not new.absolute().parent.is_dir()):
         raise Problem("--write-baseline {file}: name a file in a folder that exists", file=new)
     return Baseline.read(options.baseline) if options.baseline else Baseline(Path("qkv-known.json"), set())
 
 
 def _write_baseline(file: Path, reports: list[Report]) -> Baseline:
-    """Write the findings of these reports, which are known from now on."""
+    """Write the findings of these reports to a baseline and return it."""
     baseline = Baseline.of(reports, file)
     try:
         baseline.write()
@@ -261,7 +261,7 @@ def _write_baseline(file: Path, reports: list[Report]) -> Baseline:
 
 
 def _table(reports: list[Report], baseline: Baseline) -> str:
-    """One line for each: its sign, its name, the mistakes and where."""
+    """Return a line per report, with sign, name and mistakes with their lines, and the totals."""
     room = max(width(report.target) for report in reports)
     lines = []
     for report in reports:
@@ -315,13 +315,13 @@ def _show(reports: list[Report], verdict: str, options: argparse.Namespace, base
     try:
         (draw if not options.json and not options.markdown else print)(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # `qkv check … | head`: the reader has seen enough, the verdict stands
+    except BrokenPipeError:  # `qkv check … | head`: the exit code still counts
         forget_output()
 
 
 @contextmanager
 def _progress() -> Iterator[Callable[..., None]]:
-    """Yield `show(text, line)`: on terminals a line with a spinner shows the text, elsewhere each new `line` is printed.
+    """Yield `show(text, line)`: terminals get a spinner with the text, logs each new `line`.
 
     Nothing appears in the first two seconds. Both go to stderr.
     """

@@ -1,4 +1,4 @@
-"""What `qkv check --fix` does: puts patches into a file, which is kept as it was beside it."""
+"""`qkv check --fix`: apply patches to a file, after a backup."""
 
 import os
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from ..terminal.screen import plain
 
 
 def refuse_to_fix(file: Path) -> None:
-    """Raise before any work if --fix can't write the file."""
+    """Raise if --fix can't change the file."""
     if file.suffix == ".ipynb":
         raise Problem("--fix changes .py files, and {file} is a notebook: take the patches from the report", file=file)
-    if os.path.lexists(backup := _backup(file)):  # also a link to nowhere: a write would follow it
+    if os.path.lexists(backup := _backup(file)):  # also a broken link, which a write would follow
         raise Problem("{kept} is there already, where --fix would keep the file as it was: move it away", kept=backup)
 
 
@@ -24,7 +24,7 @@ def _backup(file: Path) -> Path:
 
 
 def fix(file: Path, check: Callable[[], list[Report]], fixed: list[str]) -> list[Report]:
-    """Check, put in the first patch, check again, until there is none; `fixed` gets a sentence and a diff for each."""
+    """Check and apply the first patch until there is none; add a sentence and a diff for each to `fixed`."""
     for _unused in range(10):
         reports = check()
         patches = [(report, finding) for report in reports for finding in report.findings if finding.edits]
@@ -49,7 +49,7 @@ def fix(file: Path, check: Callable[[], list[Report]], fixed: list[str]) -> list
                 with atomic_write(backup, like=file) as copy:
                     copy.write(raw)
             write_file(file, after)
-        except BaseException as error:  # a full disk, Ctrl-C: the file is as it was, so it needs no backup
+        except BaseException as error:  # a full disk, Ctrl-C: the file is unchanged
             if is_first:
                 backup.unlink(missing_ok=True)
             if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""What `qkv check` is asked to check: files, the names in them, and how these are built and called."""
+"""Targets of `qkv check`: files, names in them, and the arguments of constructors and calls."""
 
 import ast
 import json
@@ -15,7 +15,7 @@ ROLES = ("q", "k", "v", "x", "memory", "mask", "lengths", "cache", "start", "fre
 
 
 def find_targets(targets: list[str]) -> dict[Path, list[str]]:
-    """Return the names to check in each file; [] means all that looks like attention."""
+    """Return the names to check in each file; [] means everything that looks like attention."""
     names_by_file: dict[Path, list[str]] = {}
     for target in targets:
         split = re.fullmatch(r"(.+?\.(?:py|pyw|ipynb|txt|md))(?::(.*))?", target, re.DOTALL)
@@ -29,7 +29,7 @@ def find_targets(targets: list[str]) -> dict[Path, list[str]]:
             continue
         names = [part.strip() for part in name.split(",") if part.strip()]
         previous = names_by_file.get(Path(file))
-        is_whole_file = not names or previous == []  # the file by itself asks for all that is in it
+        is_whole_file = not names or previous == []  # a file without a name means all of it
         names_by_file[Path(file)] = [] if is_whole_file else list(dict.fromkeys([*(previous or []), *names]))
     return names_by_file
 
@@ -38,7 +38,7 @@ SKIPPED = {"node_modules", "site-packages", "__pycache__", "build", "dist", "ven
 
 
 def _files_with_attention(folder: Path) -> list[Path]:
-    """The files below a folder in which something looks like attention; not what was installed there."""
+    """Return the files below a folder with something that looks like attention, without installed packages."""
     matches, files_read = [], 0
     for path, folders, files in os.walk(folder):
         folders[:] = sorted(
@@ -47,7 +47,7 @@ def _files_with_attention(folder: Path) -> list[Path]:
         for name in sorted(files):
             if name.endswith((".py", ".ipynb")) and not name.startswith("."):
                 files_read += 1
-                with suppress(Problem, OSError):  # no Python: nothing in it can be attention
+                with suppress(Problem, OSError):  # not valid Python
                     if read(Path(path, name)).candidates():
                         matches.append(Path(path, name))
     if not matches:
@@ -68,7 +68,7 @@ class Target(NamedTuple):
 
 
 def list_targets(targets: dict[Path, list[str]], as_json: bool) -> int:
-    """Print what would be checked, each with its line, and return the exit code."""
+    """Print the names that would be checked, with their lines, and return the exit code."""
     listed: list[Target] = []
     for file, names in targets.items():
         source = read(file)
@@ -94,7 +94,7 @@ def list_targets(targets: dict[Path, list[str]], as_json: bool) -> int:
 
 
 def read_pairs(option: str, text: str | None, example: str) -> dict[str, object] | None:
-    """Return `dim=64,heads=8` as a dict. Values are literals, or bare words that mean themselves; nothing is evaluated."""
+    """Return `dim=64,heads=8` as a dict. Values are literals or bare words (strings); nothing is evaluated."""
     if text is None:
         return None
     try:
@@ -116,7 +116,7 @@ def _not_pairs(option: str, text: str | None, example: str) -> Problem:
 
 
 def read_call(text: str | None) -> dict[str, object] | None:
-    """Return `q=a,mask=b` as a dict: what each is, and the name of that argument in the user's code."""
+    """Return `q=a,mask=b` as a dict from roles to the names of arguments in the user's code."""
     example = '"q=a,mask=b"'
     pairs = read_pairs("call", text, example)
     for word, name in (pairs or {}).items():

@@ -1,4 +1,4 @@
-"""qkv classify: tell the label of a text."""
+"""qkv classify: label a text."""
 
 import argparse
 import json
@@ -14,18 +14,18 @@ EXAMPLES = [
     'qkv classify "A moving film" --model ./my-bert-folder --json',
     "cut -f1 reviews-test.tsv | qkv classify - --model runs/classify-reviews-minilm > labels.tsv",
 ]
-BAR = 30  # columns of a probability of 1
+BAR = 30  # width of the bar for probability 1
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     text_arguments(parser, say("one or more texts"), nargs="*", by_line=True)
     model_arguments(parser)
     parser.add_argument("--json", action="store_true", help=say("as JSON"))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Each label with its probability; line by line, the likeliest label TAB its probability."""
+    """Print each label with its probability; for lines, the likeliest label, a tab and its probability."""
     rows = read_lines(options.text, options.file, EXAMPLES[0])
     if rows is not None and options.json:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--json")

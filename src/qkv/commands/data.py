@@ -1,4 +1,4 @@
-"""qkv data: the data sets that can be had, and turning text into tokens."""
+"""qkv data: download data sets and tokenize text."""
 
 import argparse
 from pathlib import Path
@@ -18,7 +18,7 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "what",
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """One of the five."""
+    """Run one of the five actions."""
     if options.what == "list":
         _list()
     elif options.what == "sample":

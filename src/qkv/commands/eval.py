@@ -1,4 +1,4 @@
-"""qkv eval: measure a model on a text, a translator on pairs, a classifier on texts with labels."""
+"""qkv eval: evaluate a model on a text, a translator on pairs, a classifier on labelled texts."""
 
 import argparse
 import json
@@ -30,11 +30,11 @@ EXAMPLES = [
     "qkv eval --model smollm2 --text mybook.txt --json",
 ]
 TEXT_OPTIONS, PAIR_OPTIONS = "context stride tokens", "beam most each"
-DEFAULT_MOST = 128  # tokens of a translation, where nobody says how many
+DEFAULT_MOST = 128  # tokens of a translation, by default
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add("text", nargs="?", help=say("a text") + say("; - takes it from a pipe"))
     add("--text", dest="file", metavar="FILE", help=say("a text from a file, or a data set (see qkv data)"))
@@ -59,13 +59,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Loss, perplexity and bits per byte of a text; of pairs also BLEU, chrF and exact match; of labels accuracy and more."""
+    """Print loss, perplexity and bits per byte; for pairs also BLEU, chrF and exact match; for labels accuracy and F1."""
     _check(options)
     return _pairs(options) if options.pairs is not None else _text(options)
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse what can't be meant before anything is loaded."""
+    """Refuse invalid options before anything is loaded."""
     for name in ("context", "stride", "beam", "most"):
         check_range(f"--{name}", getattr(options, name), 1)
     sources = [each for each in (options.text, options.file, options.pairs) if each is not None]
@@ -86,7 +86,7 @@ def _text(options: argparse.Namespace) -> int:
     from ..evaluation.text_metrics import score_text
     from ..tracing.record.model_protocol import model_of
 
-    if (kind := model_of(model).kind) == "encoder":  # which sees a whole text at once, and has no next word
+    if (kind := model_of(model).kind) == "encoder":  # has no next-token loss
         raise wrong_kind(options.model, kind, "eval --text", "decoder")
     with bar(say("reading {name}", name=name)) as progress:
         score = score_text(model, tokenizer, text, context=options.context, stride=options.stride, progress=progress)
@@ -117,7 +117,7 @@ def _text(options: argparse.Namespace) -> int:
 
 
 def _text_and_name(options: argparse.Namespace) -> tuple[str, str]:
-    """The text, and what it is called."""
+    """Return the text and its name."""
     if options.file is not None and options.file != PIPE:
         text, name = read_source(options.file), options.file
     elif options.text in (None, PIPE):
@@ -132,7 +132,7 @@ def _text_and_name(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _pieces(tokenizer: "Tokenizer", score: "TextScore") -> list[tuple[str, float]]:
-    """The tokens joined to whole characters, with their losses summed; the first token has none."""
+    """Return tokens joined to whole characters, with their losses summed; the first token has none."""
     from ..tracing.record.tokenizer_protocol import reader_of
 
     costs = [0.0, *score.nats.tolist()]
@@ -173,7 +173,7 @@ def _pairs(options: argparse.Namespace) -> int:
 
 
 def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Problem]]:
-    """Print the lines that can't be used, in their order, which is returned."""
+    """Print the problems sorted by line, and return them so."""
     problems = sorted(problems, key=lambda each: each[0])
     for line, problem in problems:
         echo("line {line}: {problem}", sys.stderr, line=line, problem=problem)
@@ -185,14 +185,14 @@ def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
 
 
 def _report_skipped(problems: list[tuple[int, Problem]]) -> int:
-    """Say how many lines were left out; gives the exit code."""
+    """Print how many lines were left out, and return the exit code."""
     if problems:
         echo("lines left out, as named above: {n}", sys.stderr, n=len(problems))
     return 1 if problems else 0
 
 
 def _print_json(content: dict[str, Any], problems: Sequence[object] = ()) -> int:
-    """Print it; gives the exit code."""
+    """Print JSON and return the exit code."""
     print(json.dumps(content, ensure_ascii=False, indent=2))
     return 1 if problems else 0
 
@@ -297,7 +297,7 @@ def _labels(
 
 
 def _table(rows: list[list[str]]) -> None:
-    """The first column to the left, the others to the right."""
+    """Print a table, its first column left-aligned, the others right-aligned."""
     for line in text_grid.aligned(rows):
         print(f"  {line}")
 

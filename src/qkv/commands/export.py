@@ -10,7 +10,7 @@ EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add("model", metavar="RUN", help=say("the folder of a run"))
     add("--to", choices=["hf"], default="hf", help=say("the format: hf, Hugging Face's"))
@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the folder and say how to load it."""
+    """Write the folder and print how to load it."""
     model, tokenizer = open_model(options.model, "export")
     from ..formats.hf_export import export
 

@@ -1,4 +1,4 @@
-"""qkv fill: let a trained BERT guess hidden words."""
+"""qkv fill: predict masked words with a trained BERT."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ EXAMPLES = [
     'qkv fill "河[MASK]有一座小镇" --model runs/mlm-mybook-zh --top 10',
     "qkv fill --text gaps.txt --model runs/mlm-mybook > filled.txt",
 ]
-# A [MASK] hides one token, and of these no token is a word.
+# A [MASK] hides one token, which for these tokenizers is not a word.
 PIECES = {
     "characters": _(
         "This model's tokens are single characters ({n} tokens in all): a [MASK] hides one character, not a word."
@@ -32,14 +32,14 @@ PIECES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     text_arguments(parser, say("a text with [MASK] in it"), by_line=True)
     model_arguments(parser)
     parser.add_argument("--top", type=int, metavar="K", help=say("how many guesses (5)"))
 
 
 def run(options: argparse.Namespace) -> int:
-    """For each [MASK], the likeliest words with their probabilities; line by line, each line with the likeliest put in."""
+    """Print the likeliest words for each [MASK]; for lines, each line with the likeliest filled in."""
     rows = read_lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     if rows is not None and options.top is not None:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--top")

@@ -1,4 +1,4 @@
-"""qkv generate: let a trained GPT go on with a text."""
+"""qkv generate: continue a text with a trained GPT."""
 
 import argparse
 import sys
@@ -20,11 +20,11 @@ EXAMPLES = [
     'qkv generate "The" --model runs/lm-mybook --most 50 --stop "."',
     "qkv generate --text beginnings.txt --model smollm2 --temperature 0 --most 20 > texts.txt",
 ]
-DEFAULT_MOST = 200  # new tokens, where nobody says how many and the model has room
+DEFAULT_MOST = 200  # new tokens, if the context has room
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("how it begins"), by_line=True)
     model_arguments(parser)
@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the text as it grows, then how fast it came; line by line, each beginning with what follows it."""
+    """Print the text while it is generated, then the speed; for lines, each line with its continuation."""
     rows = read_lines([] if options.text is None else [options.text], options.file, EXAMPLES[0])
     check_sampling(options)
     if options.quiet:
@@ -78,11 +78,11 @@ def run(options: argparse.Namespace) -> int:
             ],
         )
     ids = _prompt(model, tokenizer, options.text, 1 if options.most is None else most)
-    if options.most is None and None in model.config.windows:  # a window goes on for ever
+    if options.most is None and None in model.config.windows:  # with windows in all layers the length is unlimited
         most = min(DEFAULT_MOST, model.config.context - len(ids) + 1)
     print(options.text, end="", flush=True)
     meter = SpeedMeter(len(ids))
-    with warnings.catch_warnings(record=True) as caught:  # they would stand in the middle of the text
+    with warnings.catch_warnings(record=True) as caught:  # shown after the text
         for piece in stream(model, tokenizer, ids, seed=options.seed, on_token=meter, most=most, **sampling):
             print(piece, end="", flush=True)
     print()
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _prompt(model: "Transformer", tokenizer: "Tokenizer", text: str, most: int) -> list[int]:
-    """The tokens of a beginning, if the model has room for them and what is to follow."""
+    """Return the tokens of the prompt; raise if they and `most` new ones exceed the context."""
     from ..generation.prefill import check_context
 
     ids = tokenizer.frame(tokenizer.encode(text))

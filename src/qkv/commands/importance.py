@@ -1,4 +1,4 @@
-"""qkv importance: which heads a model needs, by how much its loss grows without each."""
+"""qkv importance: rank heads by how much the loss grows without each."""
 
 import argparse
 from pathlib import Path
@@ -22,11 +22,11 @@ EXAMPLES = [
 PIECE_TOKENS, MAX_TOKENS = (
     256,
     2048,
-)  # a file is taken in pieces of so many tokens, or of the context; and so many in all
+)  # a long text is cut into pieces of at most the context; MAX_TOKENS in all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("a text"))
     model_arguments(parser)
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Switch each head off in turn and list those that were missed most."""
+    """Switch each head off in turn and list those with the largest effect on the loss."""
     check_range("--top", options.top, 1)
     if options.model is None:
         raise missing_model("importance")

@@ -26,7 +26,7 @@ SLOW = 2  # seconds
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes: the name of an experiment, and behind it that experiment's own sizes."""
+    """Add a subcommand for each experiment, with its sizes as options."""
     experiments = parser.add_subparsers(dest="experiment", metavar=say("experiment"), help=say("one of these:"))
     for name, (line, sizes, example) in EXPERIMENTS.items():
         subparser = experiments.add_parser(
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             allow_abbrev=False,
         )
         for size in sizes:
-            # A switch may stand alone, or be given as 1 or 0.
+            # A switch takes no value, 1 or 0.
             switch_options: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
             subparser.add_argument(
                 size.option,
@@ -71,18 +71,18 @@ def _default(size: Size) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure, then tell: the table, the paragraph, where the figure is. Without a name, the list of experiments."""
+    """Run an experiment and print its table, paragraph and figure path; without a name, list the experiments."""
     if options.experiment is None:
         print(listing())
         return
     name = options.experiment
     sizes = {size.name: getattr(options, size.name) for size in EXPERIMENTS[name].sizes}
-    for size in EXPERIMENTS[name].sizes:  # before anything slow is loaded
+    for size in EXPERIMENTS[name].sizes:  # before slow imports
         if sizes[size.name] is not None:
             sizes[size.name] = checked(size, sizes[size.name])
     out = options.out or Path("out") / f"lab-{name}.png"
     check_output(out, FIGURES)
-    out.parent.mkdir(parents=True, exist_ok=True)  # a folder that can't be made is told now, not after the training
+    out.parent.mkdir(parents=True, exist_ok=True)  # fails before the training, not after
     with bar(say("measuring {name}", name=name)) as progress:
         results: dict[str, Any] = measured(name, _with_estimate(name, progress), **sizes)
         module = experiment(name)
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _with_estimate(name: str, progress: Progress) -> Progress:
-    """The same, but what the first small step promises is said once."""
+    """Wrap `progress` to print the estimated time once, after the first small step."""
     expected = None
 
     def report(done: float, total: float) -> None:
@@ -118,7 +118,7 @@ def _with_estimate(name: str, progress: Progress) -> Progress:
 
 
 def listing() -> str:
-    """The experiments with one line each."""
+    """Return the list of experiments, with a description and an example each."""
     column = max(map(len, EXPERIMENTS)) + 2
     lines = [
         say(

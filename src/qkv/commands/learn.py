@@ -23,7 +23,7 @@ EXAMPLES = [
     "qkv learn solution 7",
     "qkv learn reset 7",
 ]
-MAX_LINES, MAX_CHARACTERS = 20, 2000  # more that somebody's code prints isn't shown
+MAX_LINES, MAX_CHARACTERS = 20, 2000  # of output of the learner's code that is shown
 ACTIONS = ("check", "hint", "watch", "solution", "reset")
 ALL_SOLVED = _("All {last} are solved. What you wrote is what models compute: qkv see, qkv train lm.")
 
@@ -35,7 +35,7 @@ VERDICTS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "what",
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """One of the actions; gives 0 right, 1 wrong, 2 could not run."""
+    """Run an action. Return 0 if the exercise is right, 1 if wrong, 2 if it could not be graded."""
     folder = Folder.here(options.folder)
     if folder.damaged is not None:
         echo(
@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(folder: Folder, word: str) -> int:
-    """The list, and the exercise to do now, which is copied if it isn't there."""
+    """Print the list and the current exercise, which is copied to the folder if missing."""
     if word:
         folder.choose(lesson.find(word))
     name = lesson.find(word) if word else folder.current
@@ -124,7 +124,7 @@ def _show(folder: Folder, word: str) -> int:
 
 
 def _argument(folder: Folder, name: str) -> str:
-    """What to type behind an action: nothing for the current exercise."""
+    """Return the argument of an action for this exercise: "" for the current one."""
     return "" if name == folder.current else f" {lesson.number(name)}"
 
 
@@ -164,7 +164,7 @@ def _print_grade(folder: Folder, name: str, grade: "Grade") -> None:
 
 
 def _watch(folder: Folder, file: Path, name: str) -> int:
-    """Grade now and whenever the file changes; a solved one is followed by the next, which is copied."""
+    """Grade now and after each change of the file; after a solved exercise go on to the next."""
     if not file.exists():
         folder.copy(name)
     print(say("watching {file}: graded on every save; Ctrl-C ends it", file=file), flush=True)
@@ -193,7 +193,7 @@ def _watch(folder: Folder, file: Path, name: str) -> int:
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
-    """When it was last written; None while an editor is just replacing it."""
+    """Return modification time and size; None while an editor replaces the file."""
     try:
         state = file.stat()
     except FileNotFoundError:

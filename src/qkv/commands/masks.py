@@ -1,4 +1,4 @@
-"""qkv masks: draw who may look at whom."""
+"""qkv masks: draw which token may attend to which."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     listed = ", ".join(masks.WORDS.values())
     add(
@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Draw each mask and, where there are several, what all of them allow."""
+    """Draw each mask and, if there are several, their combination by &."""
     n, m = options.n, options.n if options.keys is None else options.keys
     for option, value in (("--n", n), ("--keys", m)):
         check_range(option, value, 1, 4096)

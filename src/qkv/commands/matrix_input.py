@@ -1,4 +1,4 @@
-"""Matrices of one's own, as `qkv steps --file` reads them: q, k and v, or x and its weights, from a .json or .npz file."""
+"""Matrices for `qkv steps --file`: q, k and v, or x and its weights, from a .json or .npz file."""
 
 import difflib
 import json
@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..i18n import Problem, _, all_of
 
-# What a file may hold beside q, k, v and beside x.
+# Allowed keys in files with q, k, v and in files with x.
 QKV_KEYS = ("q", "k", "v", "mask", "names", "memory_names")
 X_KEYS = ("x", "w_q", "w_k", "w_v", "w_o", "memory", "mask", "names", "memory_names")
 
 
 def read_matrices(file: str) -> dict[str, ArrayLike]:
-    """The matrices of a .json or .npz file; nothing in it is ever executed."""
+    """Return the matrices of a .json or .npz file. Nothing is unpickled."""
     path = Path(file)
     if not file or not path.is_file():
         raise Problem("there is no file {file}", file=file or '""')
@@ -42,7 +42,7 @@ def read_matrices(file: str) -> dict[str, ArrayLike]:
 
 def _read_json(path: Path) -> dict[str, ArrayLike]:
     try:
-        tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark before the text
+        tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a byte order mark
     except json.JSONDecodeError as error:
         raise Problem(
             "{file} can't be read: it is not JSON at line {line}, column {column}",
@@ -52,7 +52,7 @@ def _read_json(path: Path) -> dict[str, ArrayLike]:
         ) from None
     except UnicodeDecodeError:
         raise Problem("{file} can't be read: it is not text in UTF-8", file=path) from None
-    except (RecursionError, ValueError):  # ValueError: Python reads no numbers of more than 4,300 digits
+    except (RecursionError, ValueError):  # ValueError: a number of more than 4,300 digits
         raise Problem(
             "{file} can't be read: it is nested too deeply, or a number in it is too long", file=path
         ) from None
@@ -68,7 +68,7 @@ def _read_npz(path: Path) -> dict[str, ArrayLike]:
                 return {key: archive[key] for key in archive.files}
         except MemoryError:
             raise
-        except Exception:  # a damaged archive raises whatever zipfile, zlib or NumPy stumble over
+        except Exception:  # damaged archives raise various errors of zipfile, zlib and NumPy
             raise Problem(
                 "{file} can't be read: it is damaged, or holds something other than arrays of numbers; write it with "
                 "np.savez",
@@ -77,7 +77,7 @@ def _read_npz(path: Path) -> dict[str, ArrayLike]:
 
 
 def mask_of(table: ArrayLike) -> NDArray[np.bool_]:
-    """Bool; 1 and 0 mean the same here, since files are often written so."""
+    """Return a mask as bool; files may hold 1 and 0."""
     try:
         mask = np.asarray(table)
     except ValueError:
@@ -95,7 +95,7 @@ def mask_of(table: ArrayLike) -> NDArray[np.bool_]:
 
 
 def names_of(what: str, names: ArrayLike | None) -> list[str] | None:
-    """One name per token, if there are names."""
+    """Return one name per token, or None if there are no names."""
     if names is None:
         return None
     entries = names.tolist() if isinstance(names, np.ndarray) else names
@@ -109,8 +109,8 @@ def names_of(what: str, names: ArrayLike | None) -> list[str] | None:
 
 
 def shape_of(table: ArrayLike) -> tuple[int, ...]:
-    """Rows and columns; () where rows differ in length."""
+    """Return the shape; () if rows differ in length."""
     try:
         return np.shape(table)
-    except ValueError:  # rows of different lengths, of which `steps` tells
+    except ValueError:  # `steps` reports this
         return ()

@@ -1,4 +1,4 @@
-"""What the verbs that use a model share: how it is named, opening it, and refusing one of the wrong kind."""
+"""Options and loading shared by the verbs that use a model."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ KINDS = {
     "caption": "encoder-decoder",
 }
 
-# Which models fit a verb: names of `qkv models`, and the command that trains one.
+# Suitable models for a verb: names of `qkv models`, and the command that trains one.
 SUITABLE = {
     "fill": ((), "qkv train mlm"),
     "classify": ((), "qkv train classify"),
@@ -38,7 +38,7 @@ LANGUAGE_MODELS = (("smollm2", "minimind"), "qkv train lm")
 
 
 def missing_model(verb: str) -> Problem:
-    """What to say if no model was named: one that fits, and how to get it."""
+    """Return the Problem of a missing --model, which names a suitable one and how to get it."""
     names, command = SUITABLE.get(verb, LANGUAGE_MODELS)
     if not names:
         return Problem("say which model: --model RUN, the folder of a run (make one with  {command})", command=command)
@@ -51,7 +51,7 @@ def missing_model(verb: str) -> Problem:
 
 
 def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
-    """What to say of a model of another kind than a verb needs: which kind that is, and which models have it."""
+    """Return the Problem of a model of the wrong kind, which names suitable ones."""
     names, command = SUITABLE.get(verb, LANGUAGE_MODELS)
     return Problem(
         "{model} is a model of kind {kind}: {verb} needs one of kind {needed}, such as {models}",
@@ -64,7 +64,7 @@ def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
 
 
 def model_arguments(parser: argparse.ArgumentParser) -> None:
-    """--model and --yes."""
+    """Add --model and --yes."""
     add = parser.add_argument
     add(
         "--model",
@@ -75,11 +75,13 @@ def model_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool = False) -> "tuple[nn.Module, Any]":
-    """(model, tokenizer) by a run's folder, a foreign folder or file, or a name; `yes` may fetch it. A folder of a layout
-    that qkv doesn't know is opened by transformers; `words`: with its language-model head and a tokenizer of ours."""
+    """Return (model, tokenizer) of a run, a folder, a file or a name; with `yes` it is downloaded if missing.
+
+    transformers opens layouts that qkv doesn't know; with `words`, with a language-model head and a qkv tokenizer.
+    """
 
     def opener(path: str) -> "tuple[nn.Module, Any]":
-        from ..formats.open_model import open_any  # which loads torch, and may take longer than the model
+        from ..formats.open_model import open_any  # imports torch, which may take longer than loading
 
         return open_any(path, eager=eager, words=words)
 
@@ -89,7 +91,7 @@ def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool =
 def open_model(
     name: str | None, verb: str, *, yes: bool = False, int8: bool = False
 ) -> "tuple[Transformer, Tokenizer]":
-    """The same of a model of ours, of the kind that this verb needs."""
+    """Return (model, tokenizer) of a model that qkv implements; raise if its kind doesn't fit the verb."""
 
     def opener(path: str) -> "tuple[Transformer, Tokenizer | None]":
         from ..formats.model_files import load
@@ -99,7 +101,7 @@ def open_model(
     if name is None:
         raise missing_model(verb)
     model, tokenizer = _open(name, yes, opener)
-    assert tokenizer is not None  # else `_open` said what is missing
+    assert tokenizer is not None  # else `_open` raises
     kind = model.config.kind
     if verb in KINDS and kind != KINDS[verb]:
         raise wrong_kind(name, kind, verb, KINDS[verb])
@@ -121,12 +123,12 @@ def _open(name: str, yes: bool, opener: Callable[[str], tuple[M, T]]) -> tuple[M
         if tokenizer is None:
             from .. import text
 
-            text.load(find(name))  # says what is missing: commands read and write text
+            text.load(find(name))  # raises with the missing file
     return model, tokenizer
 
 
 def sampling_options(options: argparse.Namespace, tokenizer: "Tokenizer", **defaults: float) -> dict[str, Any]:
-    """How tokens are drawn: as the options say, else as the model's files do, else as usual; the files' part is told."""
+    """Return the sampling options: from the command line, else the model's files (printed to stderr), else defaults."""
     habits = tokenizer.habits
     from_files = habits.sampling()
     defaults = {} if from_files else defaults
@@ -141,7 +143,7 @@ def sampling_options(options: argparse.Namespace, tokenizer: "Tokenizer", **defa
 
 
 def fetch(name: str) -> None:
-    """Get a named model if it isn't here, with a progress bar; anything that isn't a name is left alone."""
+    """Download a model by name if it is missing; do nothing for paths."""
     from pathlib import Path
 
     from ..library import store
@@ -150,7 +152,7 @@ def fetch(name: str) -> None:
     if Path(name).exists() or store.path(name) is not None:
         return
     item = store.find(name)
-    if isinstance(item, Item):  # what is fetched is packed, and smaller than what `qkv models` lists
+    if isinstance(item, Item):  # the download is smaller than the size in `qkv models`
         packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
         sentence = say(
             "fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size
@@ -163,7 +165,7 @@ def fetch(name: str) -> None:
 
 
 def check_sampling(options: argparse.Namespace) -> None:
-    """Refuse how many tokens were asked for, and how they are to be chosen, before anything is loaded or printed."""
+    """Raise for invalid sampling options and --most, before anything is loaded or printed."""
     from ..generation.sampling import Sampling, check_seeds
 
     names = ("temperature", "top_k", "top_p", "repetition_penalty")
@@ -174,7 +176,7 @@ def check_sampling(options: argparse.Namespace) -> None:
 
 
 class SpeedMeter:
-    """Counts new tokens as they come; `tell` says how fast the prompt was read and how fast they came, on stderr."""
+    """Callback that counts new tokens; `report` prints the speed of the prompt and of generation to stderr."""
 
     def __init__(self, prompt: int) -> None:
         self.prompt, self.count, self.started, self.first = prompt, 0, time.perf_counter(), 0.0
@@ -184,7 +186,7 @@ class SpeedMeter:
         self.count += 1
 
     def report(self) -> None:
-        """One line."""
+        """Print the speeds on a line."""
         generating = time.perf_counter() - self.started - self.first
         speed = (self.count - 1) / max(generating, 1e-9) if self.count > 1 else 0.0
         reading_speed = self.prompt / max(self.first, 1e-9)

@@ -1,4 +1,4 @@
-"""qkv models: the models that can be had by name, where they lie, and what is inside them."""
+"""qkv models: list, download, inspect and verify models by name."""
 
 import argparse
 
@@ -15,7 +15,7 @@ EXAMPLES = [
     "qkv models verify",
     "qkv models remove opus-zh-en",
 ]
-# As people call them; the tables are in formats/families, which need torch.
+# Usual names; the tables in formats/families need torch.
 LAYOUTS = (
     "LLaMA Mistral Mixtral Qwen2 Qwen3 Qwen3-MoE Qwen3-Next Gemma Phi-3 DeepSeek GPT-2 GPT-NeoX OPT BERT RoBERTa T5 BART "
     "Marian Mamba-2 Bamba"
@@ -23,7 +23,7 @@ LAYOUTS = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "what",
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """One of the six; 1 where `why` found something."""
+    """Run one of the six actions; return 1 if `why` found an obstacle."""
     if options.what == "list":
         _list()
         return 0
@@ -70,7 +70,7 @@ def _show(name: str) -> None:
 
 
 def _why(name: str) -> bool:
-    """Say what is known of a model and what stands in the way; does it load?"""
+    """Print a model's settings and what prevents loading it; True if it loads."""
     from ..formats.locate import find
 
     find(name)  # refuses a wrong name before torch is loaded
@@ -92,7 +92,7 @@ def _why(name: str) -> bool:
 
 
 def _verify(names: list[str]) -> None:
-    """Compute the hash of every file, of all models that are here or of those that are named."""
+    """Check the hash of every file of the named models, by default of all downloaded ones."""
     from ..library import store
 
     installed = names or [item.name for item in store.listing("model") if store.files(item.name)]

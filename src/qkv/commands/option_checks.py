@@ -1,4 +1,4 @@
-"""What verbs refuse of their options: numbers out of range, and options that don't go together."""
+"""Checks of options: ranges and combinations."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from ..i18n import Problem
 
 
 def check_range(option: str, value: float | None, least: int, most: int | None = None) -> None:
-    """Refuse a number below `least` or, if there is a limit, above `most`."""
+    """Raise if a number is below `least` or above `most`."""
     if value is not None and not (least <= value and (most is None or value <= most)):
         expected = f"{least}, {least + 1}, {least + 2}, …" if most is None else f"{least} … {most}"
         raise Problem("{option} is {value}: give {wanted}", option=option, value=value, wanted=expected)
@@ -21,7 +21,7 @@ def conflict(option: object, other: object) -> Problem:
 def explicit_options(
     options: argparse.Namespace, names: str, defaults: Mapping[str, object] | None = None
 ) -> list[str]:
-    """Return which of the named options were given, as they are written; `defaults` has those that aren't None or off.
+    """Return the named options that are set, with dashes; `defaults` has default values other than None and False.
 
     >>> explicit_options(argparse.Namespace(mask="causal", no_scale=False, heads=1, seed=0), "mask no_scale heads seed", {"heads": 1})
     ['--mask', '--seed']

@@ -1,4 +1,4 @@
-"""Where a command writes what it makes, refused before the work, which may be long: a wrong ending, no right to write."""
+"""Checks of output files before the work, which may be long."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ FIGURES = (".png", ".svg", ".pdf")
 
 
 def check_output(file: Path, endings: Sequence[str] | None = None) -> None:
-    """Refuse a file that can't be written, or whose name ends in none of these."""
+    """Raise if the file can't be written or its name has none of these endings."""
     if endings is not None and file.suffix.lower() not in endings:
         raise Problem("{file} should end in {endings}", file=file, endings=one_of(endings))
     if file.is_dir():

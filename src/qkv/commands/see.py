@@ -1,4 +1,4 @@
-"""qkv see: where the heads of a model look, on a text."""
+"""qkv see: show where the heads of a model attend in a text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("the text"))
     model_arguments(parser)
@@ -80,7 +80,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--trace", type=Path, metavar="FILE", help=say("open a kept trace instead of a model"))
 
 
-# What each way to look has no use for: asked for all the same, it is refused rather than ignored.
+# Options that conflict with each mode: refused rather than ignored.
 CONFLICTS = {
     "syntax": "text file from_ to layer head part cross words tokens out png patterns without save eager watch demo trace",
     "watch": "text file patterns without save eager demo trace",
@@ -90,7 +90,7 @@ CONFLICTS = {
 
 
 def run(options: argparse.Namespace) -> None:
-    """Trace, then show, draw and write what was asked for."""
+    """Trace a text, then print, draw and write the maps."""
     _check(options)
     if options.syntax is not None:
         _syntax(options)
@@ -129,7 +129,7 @@ def _report(options: argparse.Namespace, trace: Trace) -> HeadReport:
 
 
 def _choose(options: argparse.Namespace, report: HeadReport) -> tuple[int, int]:
-    """Return the head to show: the one named, or taken away; else the one that links --from and --to best, or tells most."""
+    """Return the head to show: the named or removed one, else the one with the strongest link or pattern."""
     if table := report.link_table():
         print("\n" + table)
     if options.layer is options.head is options.to is None and (away := report.removed(options.without)):
@@ -139,7 +139,7 @@ def _choose(options: argparse.Namespace, report: HeadReport) -> tuple[int, int]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse, before any work, what can't be done or would be left undone."""
+    """Refuse invalid and conflicting options before any work."""
     for file, endings in ((options.png, FIGURES), (options.out, (".html", ".htm")), (options.save, None)):
         if file is not None:
             check_output(file, endings)
@@ -167,7 +167,7 @@ def _flag(name: str) -> Any:
 
 
 def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int, title: str | None = None) -> None:
-    """Write the page, which opens at what the terminal showed and in its language, and say what it carries."""
+    """Write the page, which opens at the head shown in the terminal, and print what it holds."""
     from ..draw.page import page
 
     read_whole: dict[str, list[int]] = {}
@@ -194,7 +194,7 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
 
 
 def _demo(options: argparse.Namespace) -> Trace:
-    """The shipped trace of the text that was named, or the cat's."""
+    """Return the shipped trace of the text, by default of the cat sentence."""
     from ..tracing.views.demo_traces import CAT, demo_of, demo_traces
 
     for name, trace in demo_traces().items():
@@ -211,7 +211,7 @@ def _demo(options: argparse.Namespace) -> Trace:
 
 
 def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
-    """Return the trace, and the model and tokenizer that it is of, if they are here."""
+    """Return (trace, model, tokenizer); the last two are None for stored traces."""
     if options.demo:
         return _demo(options), None, None
     if options.trace is not None:
@@ -224,7 +224,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
-    except (Problem, OSError) as problem:  # the cache can't be written to, or the disk is full
+    except (Problem, OSError) as problem:  # no model, an unwritable cache, a full disk
         if options.model is not None:
             raise
         from ..tracing.views.demo_traces import demo_of
@@ -309,7 +309,7 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _no_watched_attention(run: Path) -> Problem:
-    """Why a run has no attention to show: it never kept any, or the first is still to come."""
+    """Return the Problem of a run without watched attention: not enabled, or not reached yet."""
     from ..disk.run_folder import first_watched_step
 
     if (first_step := first_watched_step(run)) is not None:

@@ -1,4 +1,4 @@
-"""qkv steps: attention computed step by step, on a sentence or on one's own matrices."""
+"""qkv steps: attention computed step by step, on a sentence or on matrices from a file."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ EXAMPLES = [
 PADDING = "[PAD]"
 MAX_DIM = 4096
 DEFAULTS = {"heads": 1, "head": 0}
-MATRICES = (".json", ".npz")  # a file with another ending holds a text
+MATRICES = (".json", ".npz")  # other files hold text
 
 POSITIONS = {
     "rotary": _("q and k are already rotated by their positions (RoPE)."),
@@ -47,7 +47,7 @@ POSITIONS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "text",
@@ -98,7 +98,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compute, then print the steps, the word's row and the tiles that were asked for."""
+    """Compute and print the steps, the word's row and the tiles."""
     if options.text_file is not None:
         options.text = read_whole(options.text or options.file, options.text_file, EXAMPLES[0])
     elif options.text not in (None, PIPE):
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> None:
         raise Problem("{option} goes with {other}", option="--decay", other="--mixer retention")
     if options.model is not None:
         preamble, result, names = _from_model(options)
-        options.head = 0  # the only one that is left
+        options.head = 0  # the trace has only this one
     else:
         for option in explicit_options(options, "layer part"):
             raise Problem("{option} goes with --model", option=option)
@@ -141,7 +141,7 @@ def _print(
     blocks: Tiles | None = None,
     **head: int,
 ) -> None:
-    """Print the steps of an attention's `head` or of a mixer, a word's rows and the tiles, or write them as JSON."""
+    """Print the steps of an attention `head` or of a mixer, a word's rows and the tiles, as text or JSON."""
     if options.json:
         content = {"made": preamble, **result.to_dict()}
         if rows:
@@ -168,7 +168,7 @@ def _print(
 
 
 def _mixer(options: argparse.Namespace) -> None:
-    """Retention, Mamba-2 or the delta rule on a text."""
+    """Run retention, Mamba-2 or the delta rule on a text."""
     from ..mixers.stepwise import KINDS, drawn
 
     if options.mixer not in KINDS:
@@ -197,9 +197,9 @@ def _mixer(options: argparse.Namespace) -> None:
 
 
 def tokens(text: str) -> list[str]:
-    """Words between spaces, punctuation apart; a text without spaces that has 汉字 is cut into characters.
+    """Split a text into words and punctuation; without spaces, 汉字 are split into characters.
 
-    Accents and vowel signs stay with their letter, however they are written (the text is brought to NFC first).
+    Combining marks stay with their letter (the text is normalized to NFC first).
 
     >>> tokens("The cat sat."), tokens("我 爱 北京"), tokens("我爱GPT！")
     (['The', 'cat', 'sat', '.'], ['我', '爱', '北京'], ['我', '爱', 'GPT', '！'])
@@ -210,17 +210,17 @@ def tokens(text: str) -> list[str]:
     by_character = re.search(r"\s", text) is None
     parts: list[str] = []
     for i, piece in enumerate(re.split(r"(\[[A-Z]+\])", text)):
-        if i % 2:  # [PAD] and its like
+        if i % 2:  # [PAD] and similar
             parts.append(piece)
             continue
         kinds = "".join(_character_class(c, by_character) for c in piece)
-        spans = re.finditer(r"[wm]+(?:jw[wm]*)*|[^s]m*", kinds)  # one letter per character, so the places are the same
+        spans = re.finditer(r"[wm]+(?:jw[wm]*)*|[^s]m*", kinds)  # one letter per character: same positions
         parts += [piece[span.start() : span.end()] for span in spans]
     return parts
 
 
 def _character_class(c: str, by_character: bool) -> str:
-    """w in a word, m a mark on the character before it, j joins two words, c a 汉字 by itself, s space, p the rest."""
+    """Return w for word characters, m for combining marks, j for joiners, c for a single 汉字, s for space, else p."""
     if unicodedata.category(c)[0] == "M" or c in "\u200c\u200d":
         return "m"
     if c.isspace():
@@ -233,13 +233,13 @@ def _character_class(c: str, by_character: bool) -> str:
 
 
 def word_vectors(words: list[str], dim: int, seed: int) -> Array:
-    """A vector per word drawn from (seed, word), so that the same word always has the same one: (N, dim)."""
+    """Return a random vector per word, seeded by (seed, word), so equal words have equal vectors: (N, dim)."""
     keys = [zlib.crc32(word.encode()) for word in words]
     return np.stack([np.random.default_rng([seed, key]).standard_normal(dim) for key in keys])
 
 
 def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
-    """The words of a text, how wide their vectors are, and the vectors."""
+    """Return the words of the text, the width of their vectors, and the vectors."""
     check_text(options.text)
     words = tokens(options.text)
     if not words:
@@ -378,7 +378,7 @@ def _query_names(result: Steps) -> tuple[str, ...]:
 
 
 def _word_tokens(names: Iterable[str]) -> Tokens:
-    """Names that are words by themselves, so a blank stands before each."""
+    """Return tokens that are a word each, so a blank precedes each."""
     return Tokens(tuple(f" {name}" for name in names))
 
 

@@ -1,4 +1,4 @@
-"""qkv studio: attention, live, in the browser."""
+"""qkv studio: attention live in the browser."""
 
 import argparse
 import socket
@@ -18,7 +18,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "folders",
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _listener(host: str, port: int | None) -> socket.socket:
-    """The port that was asked for, or the first that is free from there on."""
+    """Return a socket that listens on the port or the first free one after it."""
     first = PORT if port is None else port
     for candidate in range(first, min(first + MAX_TRIES, 65536)) if first else [0]:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -96,7 +96,7 @@ def _listener(host: str, port: int | None) -> socket.socket:
 
 
 def _Server(config: "uvicorn.Config", address: str | None) -> "uvicorn.Server":
-    """uvicorn's server, which opens the browser once it answers."""
+    """Return a uvicorn server that opens the browser after start-up."""
     import uvicorn
 
     class Server(uvicorn.Server):

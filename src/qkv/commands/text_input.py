@@ -1,7 +1,7 @@
-"""The text that a verb works on: its argument, what comes through a pipe (-), or what a file holds.
+"""Text input of a verb: its argument, stdin (-) or a file.
 
-Some verbs take it whole; others take a pipe or a file line by line and give a line for each, in the same order, so that
-`cat in.txt | qkv translate - > out.txt` pairs them up: an empty line stays an empty line, and nothing else is printed.
+Some verbs read a whole text. Others read stdin or a file line by line and print a line for each, in the same order, so
+that the lines of `cat in.txt | qkv translate - > out.txt` correspond: an empty line gives an empty line.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SEVERAL_SOURCES = _("give the text in one way: as an argument, by - from a pipe,
 
 
 def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = "?", by_line: bool = False) -> None:
-    """The text, and --text FILE. `--file`, the name it had before, still works."""
+    """Add the text argument and --text FILE (--file is its old name)."""
     add = parser.add_argument
     piped = say("; - takes a line at a time from a pipe") if by_line else ""
     add("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
@@ -40,7 +40,7 @@ def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = 
 
 
 def read_whole(text: str | None, file: str | None, example: str) -> str:
-    """The one text: given as it is, by - or by a file; without the line end that closes it there."""
+    """Return the text from the argument, stdin (-) or a file, without line ends at its end."""
     if text is not None and file is not None:
         raise Problem(SEVERAL_SOURCES, example=example)
     if file is not None or text == PIPE:
@@ -54,11 +54,11 @@ def read_whole(text: str | None, file: str | None, example: str) -> str:
 
 
 def read_lines(texts: list[str], file: str | None, example: str) -> list[str] | None:
-    """The lines of a pipe or a file; None where the texts are arguments, which must be there then."""
+    """Return the lines of stdin or a file; None if the texts are arguments, which must not be empty."""
     if (file is not None and texts) or (PIPE in texts and len(texts) > 1):
         raise Problem(SEVERAL_SOURCES, example=example)
     if file is not None or texts == [PIPE]:
-        rows = read_source(PIPE if file is None else file).split("\n")  # not splitlines: a form feed ends no line
+        rows = read_source(PIPE if file is None else file).split("\n")  # splitlines would also split at form feeds
         return [row.removesuffix("\r") for row in (rows if rows[-1] else rows[:-1])]
     for text in texts or [""]:
         read_whole(text, None, example)
@@ -72,10 +72,10 @@ def answer_lines(
     length: Callable[[Prepared], int],
     answer: Callable[[list[Prepared]], list[str]],
 ) -> int:
-    """Print a line for each; gives the exit code.
+    """Print an answer to each row and return the exit code.
 
-    All are prepared first, so that what can't be answered is told, with its line, before the work begins; an empty line
-    stands in its place, and the exit code is 1.
+    All rows are prepared first, so problems are reported with their line before the work. Such a row gives an empty line
+    and the exit code 1.
     """
     from ..generation.batching import in_batches
 
@@ -107,7 +107,7 @@ def answer_lines(
 
 
 def escape_line_ends(text: str) -> str:
-    r"""An answer that takes one line: its own line ends are written out, as JSON does.
+    r"""Escape the line ends of a text as in JSON.
 
     >>> print(escape_line_ends("a\nb"))
     a\nb
@@ -116,7 +116,7 @@ def escape_line_ends(text: str) -> str:
 
 
 def read_source(source: str | Path) -> str:
-    """All of a pipe or a file, which must be UTF-8."""
+    """Return the text of stdin or a file, which must be UTF-8."""
     if str(source) == PIPE:
         name: object = Message("what came through the pipe")
         raw = _piped()
@@ -129,7 +129,7 @@ def read_source(source: str | Path) -> str:
             )
         raw = path.read_bytes()
     try:
-        return raw.decode("utf-8-sig")  # Notepad writes a mark before the text
+        return raw.decode("utf-8-sig")  # Notepad writes a byte order mark
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise Problem(
@@ -150,8 +150,8 @@ def _piped() -> bytes:
 
 
 def hint_at_file(text: str) -> None:
-    """Say how to read a file to somebody who gave its name where the text itself belongs; the name is used as the text."""
-    if os.path.isfile(text):  # False, too, for a text that is too long for a name
+    """Warn if the text is the name of a file: --text reads files."""
+    if os.path.isfile(text):  # also False for a text too long for a file name
         warnings.warn(
             Notice(
                 "{text} is the name of a file, and its letters are the text here; to read the file: --text {text}",
@@ -162,7 +162,7 @@ def hint_at_file(text: str) -> None:
 
 
 def check_text(text: str) -> None:
-    """Refuse an argument that holds bytes no character has: Python passes them on as halves of a pair."""
+    """Refuse an argument with bytes that are not UTF-8, which Python passes as lone surrogates."""
     if invalid := re.search("[\ud800-\udfff]", text):
         raise Problem(
             "the text holds bytes that are not UTF-8, at character {place}: set the terminal to UTF-8, or type it "

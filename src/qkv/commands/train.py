@@ -1,4 +1,4 @@
-"""qkv train: a GPT, a BERT or a translator from one command."""
+"""qkv train: train a GPT, a BERT, a translator or a classifier."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ EXAMPLES = [
     "qkv train --resume runs/lm-mybook --steps 2000",
     "torchrun --nproc-per-node 8 -m qkv train lm --text mybook.txt --parallel fsdp",
 ]
-MEMORISED = 1.1  # times the best validation loss: a last one above it is said to have risen
+MEMORISED = 1.1  # a final validation loss above this multiple of the best one counts as memorization
 
 
-# The verb's arguments: name, what the help says of it, and how argparse reads it.
+# name, help, options of add_argument
 ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (
         "task",
@@ -94,13 +94,13 @@ ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     for name, meaning, options in ARGUMENTS:
         parser.add_argument(name, help=say(meaning), **options)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Begin or go on, show a live line, end with where to go from here."""
+    """Start or resume training with a live line; print a command that uses the model."""
     if options.task is None and options.resume is None:
         raise Problem("say what to train, as in  qkv train lm --text mybook.txt, or what to go on with, --resume RUN")
     if options.resume is None and options.task in ("lm", "mlm") and options.text is None and options.chat is None:
@@ -160,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _open(options: argparse.Namespace) -> Run:
-    """Return the run: a new one, or the one to go on with."""
+    """Return the new or resumed run."""
     with bar(say("loading PyTorch"), show=os.environ.get("RANK", "0") == "0"):
         from ..train.parallelize import world_from_environment
         from ..train.resume_options import ResumeOptions
@@ -192,7 +192,7 @@ def _open(options: argparse.Namespace) -> Run:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse wrong names, files and settings before torch is loaded."""
+    """Raise for invalid names, files and settings before torch is loaded."""
     from .. import text
     from ..disk import run_folder
     from ..formats.locate import find
@@ -249,7 +249,7 @@ def _fetch(name: str | None) -> None:
 
 
 def _next_command(run: Run) -> str:
-    """Return a command that uses the trained model and can be copied: its text comes from the data."""
+    """Return a command that uses the trained model on a text from its data."""
     verb = {"lm": "generate", "mlm": "fill"}.get(run.task.name, run.task.name)
     text = {"lm": _excerpt, "mlm": _excerpt, "chat": lambda task: None}.get(run.task.name, _example)(run.task)
     words = ["qkv", verb, *([] if text is None else [text]), "--model", str(run.folder)]
@@ -257,13 +257,13 @@ def _next_command(run: Run) -> str:
 
 
 def _example(task: Any) -> str:
-    """Return the first of the texts that a task shows: of a classifier's, without its label."""
+    """Return the first example text of a task, without its label."""
     first = task.examples[0]
     return first if isinstance(first, str) else first[0]
 
 
 def _excerpt(task: Any) -> str:
-    """Return a few words of the text that was held back; for a BERT, one of them is hidden."""
+    """Return a few words of the validation text; for a BERT, one of them is masked."""
     text = task.tokenizer.decode([int(token) for token in task.tokens.all[-200:]])
     line = max(text.replace("\ufffd", "").splitlines(), key=len, default="").strip()
     words = line.split()
@@ -273,34 +273,34 @@ def _excerpt(task: Any) -> str:
 
 
 def _is_first_time(key: str) -> bool:
-    """True the first time on this machine, which an empty file in the cache folder marks."""
+    """True the first time on this machine, recorded by an empty file in the cache folder."""
     from ..library import store
 
     mark = store.home() / "shown" / key
     if mark.exists():
         return False
-    with suppress(OSError):  # a cache that can't be written to: it is shown again
+    with suppress(OSError):  # read-only cache: shown again
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
     return True
 
 
-MAX_SILENCE = 30.0  # seconds that a log may stay without a line
+MAX_SILENCE = 30.0  # seconds without a line in a log
 
 
 class LiveLine:
-    """The live line: step, loss, validation loss, speed, time left."""
+    """The live line: step, loss, validation loss, speed and remaining time."""
 
     def __init__(self, run: Run, quiet: bool) -> None:
         self.run, self.quiet = run, quiet
         self.live = sys.stdout.isatty()
         state = run.state or {"step": 0}
-        self.started = (state["step"], state.get("seconds", 0.0))  # here, not in what went before
+        self.started = (state["step"], state.get("seconds", 0.0))  # of this session, not of the resumed one
         self.validation: float | None = None
         self.last_print = 0.0 if self.live else time.monotonic()
 
     def introduce(self) -> None:
-        """Say what will happen, and what was chosen why."""
+        """Print the size of the model, automatic choices with their reasons, and the steps to train."""
         if self.quiet:
             return
         model, settings = self.run.model, self.run.settings
@@ -329,7 +329,7 @@ class LiveLine:
         echo(key, first=first, last=settings.steps, run=self.run.folder, more=2 * settings.steps)
 
     def report(self, line: Metrics) -> None:
-        """Called after every step; prints a few times a second, or, where nobody watches, at evaluations and when long silent."""
+        """Callback after every step: prints five times a second on a terminal; in a log at evaluations and every MAX_SILENCE."""
         self.validation = line.get("val_loss", self.validation)
         if "loss" not in line:
             if not self.quiet:
@@ -341,7 +341,7 @@ class LiveLine:
             return
         self.last_print = now
         settings = self.run.settings
-        # By steps and not by tokens: rows of sentences are as long as they are, and evaluations take time too.
+        # By steps, not tokens: sentences differ in length, and evaluations take time.
         steps, seconds = line["step"] - self.started[0], line["seconds"] - self.started[1]
         remaining = (settings.steps - line["step"]) * seconds / steps
         validation = "" if self.validation is None else f" · val {self.validation:.3f}"
@@ -353,6 +353,6 @@ class LiveLine:
             print(text, flush=True)
 
     def end(self, text: str) -> None:
-        """The last word, on a line of its own."""
+        """Print the final message on a line of its own."""
         if not self.quiet:
             print(("\n" if self.live else "") + text)

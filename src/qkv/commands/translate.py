@@ -21,7 +21,7 @@ DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What the verb takes."""
+    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("one or more sentences"), nargs="*", by_line=True)
     model_arguments(parser)
@@ -31,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Each sentence's translation on a line."""
+    """Print the translation of each sentence on a line."""
     texts = options.text or (DATES if options.demo and options.file is None else [])
     rows = read_lines(texts, options.file, EXAMPLES[0])
-    texts = [line for text in texts for line in text.splitlines() if line.strip()]  # a model takes a sentence at a time
+    texts = [line for text in texts for line in text.splitlines() if line.strip()]  # one sentence per line
     check_sampling(options)
     if options.beam is not None and options.beam < 1:
         raise Problem(
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     def translated(sources: list[list[int]]) -> list[str]:
         nonlocal cut
         outputs = translate_ids(model, tokenizer, sources, width=options.beam, most=most)
-        # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
+        # Outputs that ended are shorter, because eos takes a position, unless eos is forced at the last one.
         cut += sum(len(ids) >= most - bool(tokenizer.habits.forced_eos_token_id) for ids in outputs)
         return [tokenizer.decode(ids) for ids in outputs]
 
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_date(text: str) -> None:
-    """Refuse what the date translator never learned to read: it would answer with a date all the same."""
+    """Raise for texts that aren't dates: the date translator would write a date anyway."""
     from ..text.dates import not_a_date, read_date
 
     if text.strip() and read_date(text) is None:

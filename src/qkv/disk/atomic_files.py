@@ -37,7 +37,7 @@ def atomic_write(path: str | Path, *, like: Path | None = None) -> Iterator[Bina
     try:
         old = _status(path)
         special = old is not None and not stat.S_ISREG(old.st_mode)
-        if old is not None and not os.access(path, os.W_OK):  # a rename would not ask
+        if old is not None and not os.access(path, os.W_OK):  # os.replace ignores the file's own permissions
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         target = path if special else Path(os.path.realpath(path))
         model = old if like is None else like.stat()
@@ -82,7 +82,7 @@ def save_tensors(tensors: "dict[str, Tensor]", path: Path, metadata: dict[str, s
     with atomic_write(path) as file:
         try:
             save_file(tensors, file.name, metadata)
-        except SafetensorError as error:  # its only error; the system's number is in the text
+        except SafetensorError as error:  # its only error class; the errno is in the text
             number = re.search(r"\(os error (\d+)\)", str(error))
             if number is None:
                 raise
@@ -90,7 +90,7 @@ def save_tensors(tensors: "dict[str, Tensor]", path: Path, metadata: dict[str, s
 
 
 def flush_folder(folder: Path) -> None:
-    """Let the names of a folder reach the disk, where a system can."""
+    """Flush the entries of a folder to the disk (POSIX only)."""
     if os.name == "posix":
         with suppress(PermissionError):  # a folder that may be written to, but not listed
             descriptor = os.open(folder, os.O_RDONLY)
@@ -101,7 +101,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """The status of a file, links followed; None if there is none."""
+    """Return the status of a file, following links; None if there is none."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def _set_permissions(file: Path, mode: int, model: os.stat_result | None) -> Non
             for owner, group in ((-1, model.st_gid), (model.st_uid, -1)):
                 with suppress(OSError):  # only an administrator may give files away
                     os.chown(file, owner, group)
-        if file.stat().st_gid != model.st_gid:  # another group: it may do what everybody may
+        if file.stat().st_gid != model.st_gid:  # the group differs: give it the permissions of others
             mode &= ~0o070 | (mode & 0o007) << 3
     if stat.S_IMODE(now.st_mode) != mode & 0o777:
         file.chmod(mode & 0o777)

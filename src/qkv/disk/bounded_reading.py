@@ -1,6 +1,6 @@
-"""Files that others wrote, read with bounds: what they hold is believed only as far as it can be used.
+"""Reading of untrusted files, with limits on size, depth and names.
 
-Each reader says in a sentence of its own what it wanted; `key` names it, with {file} and the reason as {why} or {error}.
+`key` is the sentence of the Problem that is raised; it has {file} and the reason as {why} or {error}.
 """
 
 import json
@@ -14,17 +14,17 @@ from typing import Any
 
 from ..i18n import Message, Problem, quoted
 
-JsonObject = dict[str, Any]  # names and values, as a stranger's file has them: nothing of it is known yet
+JsonObject = dict[str, Any]  # a JSON object from an untrusted file, not validated
 
 MAX_BYTES = 1 << 30  # bytes of a file that is read whole; the largest tokenizers have 40 million
 MAX_DEPTH = 100  # brackets within brackets of a JSON text
 MAX_NAME_BYTES = 255  # bytes of a file's name, on all common systems
-# What a file with nonsense in it can lead to, in code that looks at it name by name.
+# Exceptions that malformed values can cause in code that reads them.
 MALFORMED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 
 def read_text(file: Path, key: str) -> str:
-    """A text file: a regular one, since a device has no end, of a size that memory holds, in UTF-8."""
+    """Return the text of a regular file in UTF-8 of at most MAX_BYTES. Devices and pipes, which may have no end, are refused."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -40,7 +40,7 @@ def read_text(file: Path, key: str) -> str:
 
 
 def read_json(file: Path, key: str) -> Any:
-    """A JSON file, whatever it holds that `parse_json` takes."""
+    """Return the value of a JSON file; see `parse_json`."""
     text = read_text(file, key)
     try:
         return parse_json(text)
@@ -49,9 +49,7 @@ def read_json(file: Path, key: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """JSON whose values can be walked through, compared and shown; what can't is refused, without the name of a file.
-
-    Halves of characters, which no text can hold, and brackets nested deeper than any program writes them.
+    """Parse JSON; refuse lone surrogates and more than MAX_DEPTH nested brackets.
 
     >>> parse_json("[" * 1000 + "]" * 1000)
     Traceback (most recent call last):
@@ -78,7 +76,7 @@ def parse_json(text: str) -> Any:
 
 
 def read_table(file: Path, key: str) -> JsonObject:
-    """A JSON file that holds names and values."""
+    """Return the object in a JSON file; refuse any other value."""
     table = read_json(file, key)
     if not isinstance(table, dict):
         raise unusable_file(file, key, Message("it is no {{name: value}}"))
@@ -87,10 +85,10 @@ def read_table(file: Path, key: str) -> JsonObject:
 
 @contextmanager
 def reading(file: Path | None, key: str) -> Iterator[None]:
-    """Whatever a reader stumbles over inside is told as what it is: a file that can't be used, with the reason.
+    """Raise every error in the block as the Problem `key`, with the reason.
 
-    For libraries that raise bare Exceptions; and one in Rust that panics, which is no Exception at all. A problem that
-    names its file is told as it is.
+    For libraries that raise bare Exceptions or, in Rust, panics, which are BaseExceptions. A Problem that already names
+    its file is raised unchanged.
     """
     try:
         yield
@@ -107,7 +105,7 @@ def reading(file: Path | None, key: str) -> Iterator[None]:
 
 
 def is_plain(name: object, depth: int = 1) -> bool:
-    """Is it the name of a file beside the one that names it (or in folders beside it), and of nothing elsewhere?
+    """True if a name is a relative path of at most `depth` parts that doesn't leave its folder.
 
     >>> [is_plain(name) for name in ("model.safetensors", "../x", "/dev/zero", "a/b", "C:x", "", "..")]
     [True, False, False, False, False, False, False]
@@ -120,12 +118,12 @@ def is_plain(name: object, depth: int = 1) -> bool:
 
 
 def unusable_file(file: Path | None, key: str, why: object) -> Problem:
-    """The sentence for a file that can't be used, and the reason."""
+    """Return the Problem of a file that can't be used."""
     return Problem(key, file=file, why=why, error=why)
 
 
 def folder_size(folder: Path) -> int:
-    """How large the files of a folder are; those that vanish meanwhile don't count."""
+    """Return the total size of the files below a folder in bytes; files that vanish meanwhile are skipped."""
     total = 0
     for parent, _folders, names in os.walk(folder):
         for name in names:

@@ -1,16 +1,16 @@
-"""The folder of a run on the disk: read and written here alone, readable by eye.
+"""The folder of a run: only this module reads and writes it.
 
-    config.json           model, settings, data, and why things were chosen so
-    tokens/, pairs.tsv or chats.jsonl    what it learns from; beside it the files of its tokenizer (`text`)
-    metrics.jsonl         how it went, a line per report
-    samples.txt           what it wrote on the way
-    .lock                 there while it is trained: which process does it (train/lock.py)
-    watch/000200.safetensors    the attention of a probe sentence as it forms
-    checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of many processes;
-                          adapter_config.json · adapter_model.safetensors instead of the model, where one learns beside it
+    config.json           model, settings, data, and the reasons of automatic choices
+    tokens/, pairs.tsv or chats.jsonl    training data, next to the files of the tokenizer (`text`)
+    metrics.jsonl         one line per report
+    samples.txt           texts generated during training
+    .lock                 the process that is training it (train/lock.py)
+    watch/000200.safetensors    the attention of a probe sentence at step 200
+    checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of several processes;
+                          with LoRA adapter_config.json · adapter_model.safetensors instead of the model
 
-A checkpoint is there wholly or not at all: written aside, every file flushed to the disk, then renamed. Its state.json
-lists each file's size and sha256. Needs no torch and knows no training: who writes with a model opens its run here.
+Checkpoints are atomic: written to a temporary folder, every file flushed to the disk, then renamed. state.json lists each
+file's size and sha256. This module doesn't import torch, so commands can open a run without it.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safete
 ADAPTER = (
     "adapter_config.json",
     "adapter_model.safetensors",
-)  # instead of weights, of a run that learns beside a model
-SHARDS = "shards"  # the folder inside a checkpoint where many processes wrote their slices
-RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # what the two JSON files call their format
-DEFAULTS = {"preset": None, "threads": None, "base": None}  # what runs of November 2026 don't say yet
+)  # instead of WEIGHTS in a LoRA run
+SHARDS = "shards"  # folder inside a checkpoint with the slices of several processes
+RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # format names in the two JSON files
+DEFAULTS = {"preset": None, "threads": None, "base": None}  # keys that runs of November 2026 don't have
 
 Record = bounded_reading.JsonObject  # config.json
 
 
 class FileRecord(TypedDict):
-    """What state.json says of a file of its checkpoint."""
+    """A file of a checkpoint, as listed in state.json."""
 
     bytes: int
     sha256: str
 
 
 class WorldRecord(TypedDict):
-    """What state.json says of the processes that wrote it."""
+    """The processes that wrote a checkpoint, as listed in state.json."""
 
     parallel: str
     processes: int
 
 
 class State(TypedDict):
-    """How far a run is, as the state.json of a checkpoint says it."""
+    """The content of a checkpoint's state.json."""
 
     step: int
     best_loss: NotRequired[float | None]
@@ -71,16 +71,16 @@ class State(TypedDict):
     parallel: NotRequired[str]
     processes: NotRequired[int]
     format: NotRequired[str]
-    files: NotRequired[dict[str, FileRecord]]  # those of the checkpoint, by their names in it
+    files: NotRequired[dict[str, FileRecord]]  # by path within the checkpoint
 
 
 def is_run(config: Record) -> bool:
-    """Is this the config.json of a run, or at least meant as one?"""
+    """True if this is the config.json of a run, of any version."""
     return "format" in config
 
 
 def not_a_run(folder: Path) -> Problem:
-    """The problem of a folder without config.json."""
+    """Return the Problem of a folder without config.json."""
     return Problem(
         "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
         "see what can be had with `qkv models`",
@@ -90,7 +90,7 @@ def not_a_run(folder: Path) -> Problem:
 
 
 def read_record(folder: Path) -> Record:
-    """The config.json of a run."""
+    """Return the config.json of a run."""
     file = folder / CONFIG
     if not file.is_file():
         raise not_a_run(folder)
@@ -103,7 +103,7 @@ def read_record(folder: Path) -> Record:
 
 
 def read_complete_record(folder: Path, validators: Mapping[str, Callable[[object], bool]]) -> Any:
-    """The same of a run that is to go on: each of these keys must be there and be right. Its type is the caller's."""
+    """Return the config.json of a run to resume, after checking that each key is present and passes its validator."""
     file, record = folder / CONFIG, {**DEFAULTS, **read_record(folder)}
     for key, is_valid in validators.items():
         if key not in record:
@@ -118,20 +118,20 @@ def read_complete_record(folder: Path, validators: Mapping[str, Callable[[object
 
 
 def first_watched_step(folder: Path) -> int | None:
-    """The step at which a run first keeps the attention it is to watch; None where nothing says that it keeps any."""
+    """Return the first step at which a run saves the watched attention; None if it doesn't watch any."""
     file = folder / CONFIG
     unread = _("{file} can't be read as it should: {why}. Fetch or copy it again")
     record = bounded_reading.read_json(file, unread) if file.is_file() else {}
     settings = record.get("train") if isinstance(record, dict) else None
     if not isinstance(settings, dict) or not record.get("watch") or not isinstance(settings.get("eval_every"), int):
         return None
-    if record.get("base"):  # it is looked at before it learns anything
+    if record.get("base"):  # fine-tuning also saves it before the first step
         return 0
     return min(settings["eval_every"], settings.get("steps") or settings["eval_every"])
 
 
 def write_record(folder: Path, record: Mapping[str, object]) -> None:
-    """Write config.json, wholly or not at all."""
+    """Write config.json atomically."""
     write_file(folder / CONFIG, json.dumps({"format": RUN, **record}, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -158,7 +158,7 @@ def read_metrics(file: Path) -> list[tuple[int, str]]:
 
 
 def numbered(folder: Path, ending: str = "") -> dict[int, Path]:
-    """Return what a run named by its step (000200, 1000000), in the order of steps; other names are not the run's."""
+    """Return the files of a folder that are named by a step (000200, 1000000), sorted by step."""
     steps = {file.name.removesuffix(ending): file for file in folder.glob(f"[0-9]*{ending}")}
     return dict(sorted((int(name), file) for name, file in steps.items() if _is_step(name)))
 
@@ -168,12 +168,12 @@ def _is_step(name: str) -> bool:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints of a folder, whole or not, the oldest first."""
+    """Return the checkpoints of a folder, oldest first, damaged ones included."""
     return [path for path in numbered(folder).values() if path.is_dir()]
 
 
 def best(folder: Path) -> Path:
-    """The checkpoint of a run with the lowest validation loss, else the newest."""
+    """Return the checkpoint with the lowest validation loss, else the newest."""
     candidates: list[tuple[float, int, Path]] = []
     damaged: Problem | None = None
     for checkpoint in checkpoints(folder / CHECKPOINTS):
@@ -191,12 +191,12 @@ def best(folder: Path) -> Path:
 
 
 def newest(folder: Path) -> Path | None:
-    """The newest checkpoint that is whole; half-written and damaged ones are passed over."""
+    """Return the newest undamaged checkpoint, or None."""
     return next((checkpoint for checkpoint in reversed(checkpoints(folder)) if check(checkpoint) is None), None)
 
 
 def check(checkpoint: Path) -> Problem | None:
-    """What is wrong with a checkpoint, or None."""
+    """Return what is wrong with a checkpoint, or None."""
     try:
         state = read_state(checkpoint)
         if state.get("format") != CHECKPOINT:
@@ -219,7 +219,7 @@ def check(checkpoint: Path) -> Problem | None:
 
 
 def read_state(checkpoint: Path) -> State:
-    """A checkpoint's state.json, if every value in it is what training writes there."""
+    """Return a checkpoint's state.json after validating its values."""
     file = checkpoint / STATE
     table = _table(file)
 
@@ -227,9 +227,9 @@ def read_state(checkpoint: Path) -> State:
         return type(value) is int and 0 <= value < 1 << 53
 
     def is_number(value: object) -> bool:
-        return type(value) is float or (type(value) is int and abs(value) < 1 << 53)  # a larger one is no float
+        return type(value) is float or (type(value) is int and abs(value) < 1 << 53)  # exact as a float
 
-    # A name leads nowhere but into the checkpoint: its own files, and those of shards/.
+    # File names must stay within the checkpoint, at most one folder deep (shards/).
     validators = {
         "step": is_count,
         "best_step": lambda value: value is None or is_count(value),
@@ -255,17 +255,17 @@ def read_state(checkpoint: Path) -> State:
 
 
 def shard_files(checkpoint: Path, state: State) -> list[Path]:
-    """Return the files of shards/ that state.json lists; any other file there is not the checkpoint's."""
+    """Return the files of shards/ that state.json lists; other files are ignored."""
     return [checkpoint / name for name in sorted(state["files"]) if name.startswith(f"{SHARDS}/")]
 
 
 def is_adapter(checkpoint: Path) -> bool:
-    """Does a checkpoint hold what was learned beside a model, and not a model?"""
+    """True if a checkpoint holds a LoRA adapter instead of a model."""
     return (checkpoint / ADAPTER[0]).is_file()
 
 
 def weights_file(folder: Path, checkpoint: Path) -> Path:
-    """The weights of a run's checkpoint; those that aren't what training wrote are refused, not used as if they were."""
+    """Return the weights file of a checkpoint; raise if its files differ from what training wrote."""
     *others, name = ADAPTER if is_adapter(checkpoint) else (WEIGHTS,)
     if problem := next(
         filter(None, (find_change(checkpoint, file, read_state(checkpoint)) for file in (*others, name))), None
@@ -281,12 +281,12 @@ def weights_file(folder: Path, checkpoint: Path) -> Path:
 
 
 def find_change(checkpoint: Path, name: str, state: State) -> Problem | None:
-    """How a file of a checkpoint differs from what state.json says of it, or None if it doesn't."""
+    """Return how a file of a checkpoint differs from its entry in state.json, or None."""
     file, expected = checkpoint / name, state["files"].get(name)
     if expected is None:
         why = Message("it does not list {name}", name=name)
         return bounded_reading.unusable_file(checkpoint / STATE, _("{file} can't be read: {error}"), why)
-    if not file.is_file():  # a device or a pipe is none, and has no end
+    if not file.is_file():  # devices and pipes have no end
         return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
     if (size := file.stat().st_size) != expected["bytes"]:
         return Problem(
@@ -301,13 +301,13 @@ def find_change(checkpoint: Path, name: str, state: State) -> Problem | None:
 
 
 def fingerprint(path: Path) -> FileRecord:
-    """A file's size and sha256."""
+    """Return a file's size and sha256."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
 def begin_checkpoint(folder: Path, step: int) -> Path:
-    """An empty folder to write checkpoint STEP in, aside."""
+    """Create an empty temporary folder for the checkpoint of a step."""
     temporary = folder / f".{step:06d}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -317,9 +317,9 @@ def begin_checkpoint(folder: Path, step: int) -> Path:
 def finish_checkpoint(
     temporary: Path, step: int, state: State, weights: Mapping[str, bytes], listed: dict[str, FileRecord]
 ) -> Path:
-    """Add the files of the weights and state.json (which lists other files too) and give the checkpoint its name; gives its path.
+    """Write the weights and state.json, rename the temporary folder to its final name and return that path.
 
-    All but the last two and the best are removed then.
+    `listed` has the files that were written before. All checkpoints but the last two and the best are removed.
     """
     folder, checkpoint = temporary.parent, temporary.parent / f"{step:06d}"
     listed = {**{name: write_flushed(temporary / name, content) for name, content in weights.items()}, **listed}
@@ -338,7 +338,7 @@ def finish_checkpoint(
 
 @contextmanager
 def checkpoint_cleanup(folder: Path, step: int) -> Iterator[None]:
-    """Leave nothing half-written behind, and say what a full disk means."""
+    """Remove the temporary folder after an error, and explain a full disk."""
     try:
         yield
     except OSError as error:
@@ -362,7 +362,7 @@ def checkpoint_cleanup(folder: Path, step: int) -> Iterator[None]:
 
 
 def write_flushed(path: Path, content: bytes) -> FileRecord:
-    """Write a file through to the disk; gives its size and sha256."""
+    """Write a file, flush it to the disk and return its size and sha256."""
     with path.open("wb") as file:
         file.write(content)
         file.flush()

@@ -1,7 +1,7 @@
-"""How much memory there is, and a sentence before it runs out.
+"""Free memory, and errors before and after it runs out.
 
-Linux promises more than it has and ends the process that believes it, so what is large is counted before it is asked for.
-Sizes are lower bounds: what is refused can't work, what is not refused may still not.
+Linux grants more memory than it has and kills the process that uses it, so large allocations are checked beforehand.
+The sizes are lower bounds: a refused allocation can't work, an accepted one may still fail.
 """
 
 import os
@@ -15,7 +15,7 @@ from ..i18n import Message, Problem
 if TYPE_CHECKING:
     import torch
 
-# How libraries say it. A size beyond all numbers of 64 bits is too large as well.
+# Error messages of libraries. "overflow": a size beyond 64 bits.
 MEMORY_ERRORS = re.compile(
     r"can't allocate memory|out of memory|Unable to allocate|overflow|Invalid buffer size", re.IGNORECASE
 )
@@ -24,7 +24,7 @@ UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def free(device: "torch.device | None" = None) -> int | None:
-    """Bytes that can still be had, on a graphics card where the device is one; None where nobody tells."""
+    """Return the free bytes of the machine, or of a CUDA device; None if unknown."""
     if getattr(device, "type", "cpu") == "cuda":
         import torch
 
@@ -48,14 +48,14 @@ def free(device: "torch.device | None" = None) -> int | None:
 
 
 def require(size: int, sentence: str, device: "torch.device | None" = None, **values: object) -> None:
-    """Refuse what takes more bytes than there are, in a sentence that is given {size} and {free}."""
+    """Raise a Problem with this sentence, which has {size} and {free}, if fewer bytes are free."""
     available = free(device)
     if available is not None and size > available:
         raise Problem(sentence, size=format_size(size), free=format_size(available), **values)
 
 
 def explain(error: BaseException) -> Problem | None:
-    """The sentence for an error that says in a library's words that memory is full; None for any other."""
+    """Return the Problem for an out-of-memory error of a library, None for any other error."""
     text = str(error)
     if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and MEMORY_ERRORS.search(text)):
         return None
@@ -72,28 +72,27 @@ def explain(error: BaseException) -> Problem | None:
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory it lets go of, for what it asks for next; for commands, which end soon.
+    """Keep freed memory in the process (glibc `mallopt`). Only for short-lived commands.
 
-    By itself the C library hands large pieces back, and the system gives new ones page by page, each wiped first: of a
-    step of SmolLM2's training that is a twentieth. Only glibc can be told.
+    By default glibc returns large blocks to the system, which clears every new page: 5% of a training step of SmolLM2.
     """
-    with suppress(ImportError, OSError, AttributeError, TypeError):  # each system has its own way to have no mallopt
+    with suppress(ImportError, OSError, AttributeError, TypeError):  # raised by systems without mallopt
         import ctypes
 
         mallopt = ctypes.CDLL(None).mallopt
-        for option in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD: from so many bytes on, memory is handed back
+        for option in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD in bytes
             mallopt(option, 2**31 - 1)
-        mallopt(-8, 1)  # M_ARENA_MAX: one heap for all threads, or each keeps its own
+        mallopt(-8, 1)  # M_ARENA_MAX: one heap for all threads
 
 
 def format_size(size: int) -> str:
-    """Bytes as people read them.
+    """Return a number of bytes with a unit.
 
     >>> format_size(512), format_size(4_000_000_000_000), format_size(10**40), format_size(10**400)
     ('512 bytes', '4 TB', '1e+22 EB', '1e+382 EB')
     """
     digits = str(size)
     unit = min(max(len(digits) - 1, 0) // 3, len(UNITS) - 1)
-    if size > 2**1000:  # somebody typed it, and no float holds it
+    if size > 2**1000:  # typed by a user, too large for a float
         return f"{digits[0]}e+{len(digits) - 1 - 3 * unit} {UNITS[unit]}"
     return f"{size / 1000**unit:.3g} {UNITS[unit]}"

@@ -1,4 +1,4 @@
-"""Progress of anything that takes more than two seconds, on terminals only: a line that lives by itself."""
+"""Progress bars on terminals, for work that takes more than a second."""
 
 import shutil
 import sys
@@ -15,23 +15,22 @@ from .screen import live
 if TYPE_CHECKING:
     from torch import nn
 
-FIRST_DELAY, INTERVAL = 1.0, 0.2  # seconds until the line appears, and until it is drawn again
+FIRST_DELAY, INTERVAL = 1.0, 0.2  # seconds before the first drawing and between drawings
 
 
 @contextmanager
 def bar(what: str, show: bool = True, in_bytes: bool = False) -> Iterator[Callable[[float, float], None]]:
-    """Gives `progress(done, total)` to call as often as one likes, or never.
+    """Show a progress line on stderr and yield `progress(done, total)`, which may be called any number of times.
 
-    The line appears after a second and is drawn by a thread of its own: work that can't tell how far it is (loading
-    torch, opening a file, compiling, waiting for a server) still shows that it goes on, and for how long. With `in_bytes`,
-    done and total are bytes, shown as MB.
+    A thread draws the line, so work without updates (loading torch, waiting for a server) shows the elapsed time. With
+    `in_bytes`, done and total are bytes, shown as MB.
     """
     line, ended = _Line(what, in_bytes), threading.Event()
 
     def draw() -> None:
         ended.wait(FIRST_DELAY)
         while not ended.is_set():
-            room = shutil.get_terminal_size((80, 24)).columns - 1  # a line that goes on below can't be wiped away
+            room = shutil.get_terminal_size((80, 24)).columns - 1  # a wrapped line can't be erased
             live(text_grid.clip(str(line), room), sys.stderr, fleeting=True)
             ended.wait(INTERVAL)
 
@@ -48,7 +47,7 @@ def bar(what: str, show: bool = True, in_bytes: bool = False) -> Iterator[Callab
 
 
 class _Line:
-    """How far it is: what is told of it, and the time."""
+    """The text of a progress line."""
 
     def __init__(self, what: str, in_bytes: bool = False) -> None:
         self.what, self.in_bytes, self.done, self.total, self.started = what, in_bytes, 0.0, 0.0, time.monotonic()
@@ -67,7 +66,8 @@ class _Line:
 
 
 def clock(seconds: float) -> str:
-    """
+    """Return seconds as minutes and seconds.
+
     >>> clock(7.6), clock(75), clock(8000)
     ('0:07', '1:15', '2:13:20')
     """
@@ -78,9 +78,9 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def forward_progress(model: "nn.Module", progress: Callable[[int, int], None]) -> Iterator[None]:
-    """Tells how far a text has come through a model, whichever make it is: by its products with weights.
+    """Report the progress of a forward pass through any model, by the linear layers that have run.
 
-    A long text goes through in pieces, and an encoder-decoder says one token after the other; then it begins anew.
+    It starts again with each chunk of a long text and each token of a decoder.
     """
     from torch.nn import Linear
 

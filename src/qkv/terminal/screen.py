@@ -1,9 +1,8 @@
-"""What reaches a terminal: text of strangers is shown there and never obeyed.
+"""Safe output to a terminal: control characters in untrusted text are escaped.
 
-Tokens, names of models and files, chat templates, what a model writes and errors that quote a file may hold anything, and
-a terminal obeys escapes: they move the cursor over what was said before, recolour it, rename the window; and overrides of
-direction show one text where another stands. So while a command runs, all that is printed passes through a `Screen`,
-which writes such characters as what they are, \\u001b. Our own colours and live lines go round it, by `draw` and `live`.
+Tokens, file names, chat templates, generated text and quoted files may hold escape sequences, which move the cursor,
+recolour or rename the window, and direction overrides, which show text in another order. While a command runs, all output
+passes through a `Screen`, which writes such characters as \\u001b. Colours and live lines of qkv bypass it: `draw`, `live`.
 """
 
 import contextlib
@@ -14,12 +13,12 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
-# All controls but tab and line ends (a \\r that stands before \\n is part of one), and what turns the direction of text.
+# Control characters except tab and line ends (\n, \r\n), and direction overrides.
 UNSAFE = re.compile("\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plain(text: str) -> str:
-    r"""The text with everything that a terminal would obey written out, as Python and JSON write it.
+    r"""Return the text with control characters escaped as in Python and JSON.
 
     >>> print(plain("a\x1b[2Jb\u202ec\n人"))
     a\u001b[2Jb\u202ec
@@ -29,14 +28,14 @@ def plain(text: str) -> str:
 
 
 class Screen:
-    """A stream that writes everything plainly; whatever else is asked of it, it is the stream itself."""
+    """A stream that escapes control characters; other attributes are those of the wrapped stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self._pending = ""  # a \r that ended a piece: the next one tells whether a line ends here
+        self._pending = ""  # a trailing \r: only the next write shows whether it belongs to a line end
 
     def write(self, text: str) -> int:
-        """As of any stream."""
+        """Write the text with control characters escaped."""
         whole = self._pending + text
         self._pending = "\r" if whole.endswith("\r") else ""
         with _lock:
@@ -45,12 +44,12 @@ class Screen:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """As of any stream."""
+        """Write each line with control characters escaped."""
         for line in lines:
             self.write(line)
 
     def settle(self) -> None:
-        """Nothing more comes: what was held is shown too."""
+        """Write the pending carriage return, if any."""
         pending, self._pending = self._pending, ""
         if pending:
             self.stream.write(plain(pending))
@@ -60,7 +59,7 @@ class Screen:
 
 
 class InNotebook:
-    """What prints as a drawing of characters: a notebook shows it so too."""
+    """Mixin for objects whose `str` is a drawing: notebooks show it in a monospaced font."""
 
     def _repr_html_(self) -> str:
         return f'<pre style="line-height: 1.25">{html.escape(plain(str(self)))}</pre>'
@@ -68,28 +67,28 @@ class InNotebook:
 
 @contextlib.contextmanager
 def escaped_output() -> Iterator[None]:
-    """All that is printed inside is shown plainly, on stdout and stderr."""
+    """Escape control characters in everything that the block prints to stdout and stderr."""
     out, errors = Screen(sys.stdout), Screen(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         try:
             yield
         finally:
-            with contextlib.suppress(OSError, ValueError):  # nobody listens any more
+            with contextlib.suppress(OSError, ValueError):  # the pipe is closed
                 out.settle()
                 errors.settle()
 
 
 def draw(text: str) -> None:
-    """Print something of our own with its colours; what is foreign in it was made plain as it was put in."""
+    """Print text with its colours; untrusted parts must be escaped already (`plain`)."""
     with _lock:
         _erase_live_line()
         _unescaped(sys.stdout).write(text + "\n")
 
 
 def live(text: str, stream: TextIO | Screen, *, fleeting: bool = False) -> None:
-    """A line in the place of the one before; without a text, that one is wiped away.
+    """Replace the current line of the terminal; an empty text erases it.
 
-    A fleeting one makes room for whatever is printed while it stands, on stdout too: both are often one terminal.
+    A fleeting line is erased before the next output, also to stdout, which is often the same terminal.
     """
     global _live_stream
     output = _unescaped(stream)
@@ -99,8 +98,8 @@ def live(text: str, stream: TextIO | Screen, *, fleeting: bool = False) -> None:
         _live_stream = output if fleeting and text else None
 
 
-_lock = threading.RLock()  # a progress bar is drawn by a thread of its own
-_live_stream: TextIO | None = None  # the stream on which a fleeting line stands: a process has one terminal
+_lock = threading.RLock()  # progress bars are drawn by a thread
+_live_stream: TextIO | None = None  # the stream with a fleeting line; a process has one terminal
 
 
 def _erase_live_line() -> None:

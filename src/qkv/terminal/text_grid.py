@@ -1,4 +1,4 @@
-"""Numbers and marks laid out in columns for a terminal, where 汉字 are two cells wide.
+"""Text in columns for a terminal, where 汉字 are two cells wide.
 
 >>> print(numbers([[0.5, 0.25], [1, 0]], rows=["我", "it"], columns=["a", "b"]))
          a      b
@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 
 
 def width(text: str) -> int:
-    """How many terminal cells a text takes: wide East Asian characters two, combining marks none."""
+    """Return the number of terminal cells of a text: wide East Asian characters take two, combining marks none."""
     return sum(
         0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1
         for c in text
@@ -22,17 +22,17 @@ def width(text: str) -> int:
 
 
 def right(text: str, cells: int) -> str:
-    """The text moved right to fill that many cells."""
+    """Pad the text on the left to this many cells."""
     return " " * (cells - width(text)) + text
 
 
 def left(text: str, cells: int) -> str:
-    """The text followed by blanks up to that many cells."""
+    """Pad the text on the right to this many cells."""
     return text + " " * (cells - width(text))
 
 
 def clip(text: str, cells: int) -> str:
-    """The text cut to that many cells, a cut shown as …"""
+    """Cut the text to this many cells; a cut is shown as …"""
     if width(text) <= cells:
         return text
     ends = list(itertools.accumulate(map(width, text)))
@@ -40,7 +40,7 @@ def clip(text: str, cells: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], words: Container[int] = (0,)) -> list[str]:
-    """A line per row, its cells two blanks apart: columns stand right, as numbers do, but for `words`.
+    """Return a line per row, cells separated by two blanks. Columns are right-aligned, those in `words` left-aligned.
 
     >>> aligned([["我", "12"], ["it", "3"]])
     ['我  12', 'it   3']
@@ -50,7 +50,7 @@ def aligned(rows: Sequence[Sequence[str]], words: Container[int] = (0,)) -> list
 
 
 def number(value: float, digits: int = 3) -> str:
-    """One number as a person writes it: −∞ for what a mask hides, a real minus sign, exponents only when needed."""
+    """Format a number with a real minus sign, −∞, and an exponent only if needed."""
     if value == -math.inf:
         return "−∞"
     size = abs(value)
@@ -66,7 +66,7 @@ def numbers(
     digits: int = 3,
     most: int = 12,
 ) -> str:
-    """A matrix with labelled rows and columns; past `most` of either, the middle is left out and shown as …"""
+    """Format a matrix with row and column labels. If it has more than `most` of either, the middle is shown as …"""
     import numpy as np  # here, because `qkv --help` needs only the widths
 
     table = np.asarray(matrix, dtype=np.float64)
