@@ -247,7 +247,7 @@ def test_text_is_a_file_in_every_verb(verb, folder, capsys, monkeypatch):
     name, text = READS_A_TEXT[verb]
     model = ["--model", name]
     (folder / "short.txt").write_text(text + "\n", encoding="utf-8")
-    assert "a text itself stands without it" in error_message([verb, "--text", "the cat sat", *model], capsys)
+    assert "give a text without --text" in error_message([verb, "--text", "the cat sat", *model], capsys)
     assert main([verb, "--text", "short.txt", *model]) == 0
     out, err = capsys.readouterr()
     assert out and "short.txt" not in out.replace("on short.txt:", "") and "is the name of a file" not in err

@@ -146,7 +146,7 @@ def test_pictures_pages_and_traces_are_written(call, tmp_path):
         (["see", "15 Nov 15", "--model", DATES, "--from", "5"], "occurs 2 times"),
         (["see", "--trace", "nothing.safetensors"], "there is no trace"),
         (["see", "--watch"], "--model RUN"),
-        (["see", "--watch", "--model", DATES], "kept no attention"),
+        (["see", "--watch", "--model", DATES], "recorded no attention"),
         (["see", "--demo", "--part", "cross"], "no part cross"),
         (["see", "--demo", "--without", "13.8"], "needs the model itself"),
         (["see", "x", "--model", "nothing/here"], "nothing/here"),
@@ -375,9 +375,9 @@ def test_watching_a_run(call, tmp_path):
         runs.start("lm", out=tmp_path / "run", source=str(book), changes=small, watch="the cat sat"),
         str(tmp_path / "run"),
     )
-    for lang, phrase in (("zh", "第一次评估在第 2 步"), ("en", "the first comes at step 2")):
+    for lang, phrase in (("zh", "第一次评估在第 2 步"), ("en", "the first at step 2")):
         code, _, err = call("see", "--model", run, "--watch", "--lang", lang)
-        assert code == 2 and phrase in err and "kept no attention" not in err
+        assert code == 2 and phrase in err and "recorded no attention" not in err
     training_run.train()
     code, out, _ = call("see", "--model", run, "--watch", "--layer", "1", "--png", str(tmp_path / "g.png"))
     assert code == 0 and "step 2" in out and "step 6" in out and (tmp_path / "g.png").exists()

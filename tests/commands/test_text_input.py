@@ -122,7 +122,7 @@ def test_a_real_pipe_gives_a_line_for_each_and_is_not_read_unasked(tmp_path):
     assert (tmp_path / "out.txt").read_bytes() == b"2026-11-15\n\n2026-11-15\n"
     assert len((tmp_path / "err.txt").read_text().splitlines()) == 1, "what the demo is; no progress where none looks"
     assert "give a text" in (tmp_path / "unasked.txt").read_text()
-    assert "there is none" in (tmp_path / "closed.txt").read_text()
+    assert "stdin is closed" in (tmp_path / "closed.txt").read_text()
 
 
 GBK = "我爱北京\n第二行".encode("gb18030")
@@ -148,7 +148,7 @@ GBK = "我爱北京\n第二行".encode("gb18030")
         (
             b"",
             ["translate", "hello", "--demo"],
-            ("hello is no date in a form that this small model learned", "“hello”不是这个小模型学过的日期写法"),
+            ("hello is not a date in a form that this small model learned", "“hello”不是这个小模型学过的日期写法"),
         ),
     ],
     ids=lambda p: " ".join(map(ascii, p)) if isinstance(p, list) else "",
@@ -175,7 +175,7 @@ def test_only_line_ends_end_lines(pipe):
             "15 Nov 2026\n\n31 November 2026\n4 May 2026\n",
             None,
             [1, 0, 0, 1],
-            "line 3: 31 November 2026 is no date",
+            "line 3: 31 November 2026 is not a date",
         ),
     ],
 )

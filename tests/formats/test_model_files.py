@@ -332,7 +332,7 @@ def test_what_is_broken_gets_a_sentence_in_both_languages(name, tmp_path):
 
 
 def test_folders_with_nothing_in_them(tmp_path):
-    with pytest.raises(Problem, match="is no run of qkv and no published model"):
+    with pytest.raises(Problem, match="is neither a run of qkv nor a published model"):
         load(tmp_path)
     (tmp_path / "model.pt").write_bytes(b"\x80")
     with pytest.raises(Problem, match=r"model\.pt only, a pickled file"):

@@ -128,7 +128,7 @@ def test_reset_asks_and_keeps_what_was_there(learn, tmp_path, monkeypatch):
     assert code == 2 and "--yes" in err and "raise NotImplementedError" not in place.read_text()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "n")
-    assert "left as it is" in learn("reset", 3)[1] and "raise NotImplementedError" not in place.read_text()
+    assert "not changed" in learn("reset", 3)[1] and "raise NotImplementedError" not in place.read_text()
     code, _, _ = learn("reset", 3, "--yes")
     kept = tmp_path / "learn" / "backups" / "03_scaling.1.py"
     assert code == 0 and place.read_text() == write("scaling", "en") and "np.sqrt" in kept.read_text()

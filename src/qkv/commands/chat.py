@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("text", nargs="?", help=say("one question, - takes it from a pipe; without it, a conversation"))
     model_arguments(parser)
-    add("--system", metavar="TEXT", help=say("how it should behave"))
+    add("--system", metavar="TEXT", help=say("the system prompt"))
     add("--most", type=int, default=400, metavar="N", help=say("tokens per answer (400)"))
     add(
         "--temperature",
@@ -54,14 +54,13 @@ def run(options: argparse.Namespace) -> None:
     if tokenizer.template is None:
         raise Problem(
             "{model} has no chat template among its files (chat_template.jinja, or a line in "
-            "tokenizer_config.json), so how a chat is written for it isn't known: continue a text with  qkv "
-            "generate",
+            "tokenizer_config.json), so its chat format is unknown: continue a text with  qkv generate",
             model=options.model or DEFAULT_MODEL,
         )
     if not options.quiet and (millions := model.count() / 1e6) < SMALL_MODEL:
         echo(
-            "{model} has {n} million parameters: so small a model writes whole sentences and often wrong ones, and little "
-            "outside the language it was trained on.",
+            "{model} has {n} million parameters: a model this small writes fluent but often wrong sentences, and "
+            "little outside its training language.",
             sys.stderr,
             model=options.model or DEFAULT_MODEL,
             n=f"{millions:.0f}" if millions >= 1 else f"{millions:.1f}",
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if sys.stdin.isatty():
         echo(
-            "Talking with {model}. /new begins anew, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
+            "Chatting with {model}. /new starts over, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
             model=options.model or DEFAULT_MODEL,
         )
     while (text := _read_line()) is not None:

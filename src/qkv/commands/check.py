@@ -86,7 +86,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=FAIL_ON,
         default="wrong",
-        help=say("what makes the exit code 1: wrong (default), also partly; unknown: 2 for all that could not be run"),
+        help=say("what makes the exit code 1: wrong (default), also partly; unknown: 2 if anything could not be run"),
     )
     add(
         "--baseline",

@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--tokens", action="store_true", help=say("the loss of every token"))
     add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
     add("--most", type=int, metavar="N", help=say("tokens at most (128)"))
-    add("--each", action="store_true", help=say("every pair: its loss, what was said and what was wanted"))
+    add("--each", action="store_true", help=say("every pair: its loss, the output and the expected text"))
     add("--json", action="store_true", help=say("as JSON"))
 
 
@@ -223,7 +223,7 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
         right = pair.said.strip() == pair.target.strip()
         print(f"{pair.line:6}  {pair.loss:7.3f}  {'✓' if right else '✗'}  {pair.source} → {pair.said}")
         if not right:
-            print(f"{'':18}  {say('wanted: {target}', target=pair.target)}")
+            print(f"{'':18}  {say('expected: {target}', target=pair.target)}")
     if options.each:
         print()
     echo(
@@ -279,7 +279,7 @@ def _labels(
     for each in score.lines if options.each else ():
         predicted = score.said(each)
         share = each.shares[score.labels.index(predicted)]
-        right = "✓" if predicted == each.label else f"✗ {say('wanted: {target}', target=each.label)}"
+        right = "✓" if predicted == each.label else f"✗ {say('expected: {target}', target=each.label)}"
         print(f"{each.line:6}  {share:6.1%}  {predicted}  {right}  {each.text}")
     if options.each:
         print()
@@ -290,7 +290,7 @@ def _labels(
     rows = [[c.label, f"{c.texts:,}", f"{c.precision:.3f}", f"{c.recall:.3f}", f"{c.f1:.3f}"] for c in score.classes]
     _table([heads, *rows])
     print()
-    echo("confusion: a line for what a text is, a column for what it was told to be")
+    echo("confusion: rows are true labels, columns predicted labels")
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
     return _report_skipped(problems)

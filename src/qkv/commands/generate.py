@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     if not options.quiet:
         if options.most is None and meter.count == most < DEFAULT_MOST:
             echo(
-                "(that fills the model's context of {context} tokens; --most N goes on, into lengths it never learned)",
+                "(this fills the model's context of {context} tokens; --most N continues beyond its training length)",
                 sys.stderr,
                 context=model.config.context,
             )

@@ -235,20 +235,20 @@ def _reset(folder: Folder, name: str, yes: bool) -> int:
     file = folder.file(name)
     if file.exists() and not folder.untouched(name) and not yes:
         if not sys.stdin.isatty():
-            raise Problem("nobody is there to ask: add --yes to reset {file}", file=file)
+            raise Problem("can't ask for confirmation without a terminal: add --yes to reset {file}", file=file)
         answer = input(
             say(
-                "{file} goes back to how it was at first; yours is kept under {backups}. Go on? [y/N] ",
+                "{file} is reset to its initial state; your version is kept in {backups}. Continue? [y/N] ",
                 file=file,
                 backups=folder.path / "backups",
             )
         )
         if answer.strip().lower() not in ("y", "yes", "是", "好"):
-            echo("left as it is")
+            echo("not changed")
             return 0
     backup = folder.reset(name)
     echo(
-        _("{file} is as it was at first; yours is in {kept}") if backup else _("{file} is as it was at first"),
+        _("{file} is reset; your version is in {kept}") if backup else _("{file} is reset"),
         file=file,
         kept=backup,
     )

@@ -97,7 +97,7 @@ def _verify(names: list[str]) -> None:
 
     installed = names or [item.name for item in store.listing("model") if store.files(item.name)]
     if not installed:
-        raise Problem("no model is here to verify: see what can be had with `qkv models`")
+        raise Problem("there is no downloaded model to verify: `qkv models` lists what is available")
     first_problem = None
     for name in installed:
         files = store.files(name)

@@ -36,8 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     text_arguments(parser, say("the text"))
     model_arguments(parser)
-    add("--from", dest="from_", metavar="WORD", help=say("the word that looks (its row)"))
-    add("--to", metavar="WORD", help=say("the word that is looked at: which heads link the two?"))
+    add("--from", dest="from_", metavar="WORD", help=say("the word that attends (a row of the map)"))
+    add("--to", metavar="WORD", help=say("the attended word: which heads link the two?"))
     add("--layer", type=int, metavar="L", help=say("which layer, from 0"))
     add("--head", type=int, metavar="H", help=say("which head, from 0"))
     add(
@@ -70,9 +70,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--eager",
         action="store_true",
-        help=say(
-            "keep the weights that a Hugging Face model gives itself, where nobody can listen: no q, k, v; memory n²"
-        ),
+        help=say("record the weights that a Hugging Face model returns, if its q, k, v can't be recorded; memory n²"),
     )
     add("--watch", action="store_true", help=say("how heads formed while a run trained"))
     add("--demo", action="store_true", help=say("traces of real models that come with qkv"))
@@ -152,7 +150,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.without and (options.demo or options.trace is not None):
         raise Problem("--without needs the model itself, not a kept trace: give --model")
     if not options.demo and options.to is not None and options.from_ is None:
-        raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
+        raise Problem("--to names the attended word: give the word that attends, too, --from WORD")
     if options.watch and options.from_ is not None and options.to is None:
         raise Problem("--watch follows the link between two words: give --to as well as --from")
 
@@ -206,7 +204,7 @@ def _demo(options: argparse.Namespace) -> Trace:
     if shipped.text == CAT:
         options.from_, options.to = options.from_ or "it", options.to or "cat"
     elif options.to is not None and options.from_ is None:
-        raise Problem("--to is the word that is looked at: say which word looks, too, --from WORD")
+        raise Problem("--to names the attended word: give the word that attends, too, --from WORD")
     return shipped
 
 
@@ -314,8 +312,8 @@ def _no_watched_attention(run: Path) -> Problem:
 
     if (first_step := first_watched_step(run)) is not None:
         return Problem(
-            "{run} keeps its attention at every evaluation, and the first comes at step {step}: look again then",
+            "{run} records its attention at every evaluation, the first at step {step}: try again then",
             run=run,
             step=first_step,
         )
-    return Problem('{run} kept no attention: train with  qkv train … --watch "a sentence"', run=run)
+    return Problem('{run} recorded no attention: train with  qkv train … --watch "a sentence"', run=run)

@@ -78,7 +78,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-scale", action="store_true", help=say("leave out the division by √d"))
     add("--dim", type=int, metavar="D", help=say("width of the word vectors (4 per head)"))
     add("--position", choices=["sinusoidal"], help=say("add positions to the word vectors"))
-    add("--memory", metavar="TEXT", help=say("look at this text instead (cross-attention)"))
+    add("--memory", metavar="TEXT", help=say("attend to this text instead (cross-attention)"))
     add("--word", metavar="WORD", help=say("write out this word's row: Σ weight × V, term by term"))
     add(
         "--tiles",
@@ -89,7 +89,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--mixer",
         metavar="WORD",
-        help=say("what may stand where attention stands: retention, mamba2 or delta, in its three forms"),
+        help=say("a replacement of attention: retention, mamba2 or delta, in its three forms"),
     )
     add("--decay", type=float, metavar="G", help=say("γ of retention, above 0 and up to 1 (31/32)"))
     add("--seed", type=int, metavar="S", help=say("draws the vectors (0)"))

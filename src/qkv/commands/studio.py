@@ -28,8 +28,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--port", type=int, metavar="N", help=say("the port ({port}, or the next one that is free)", port=PORT))
     add("--host", default=LOOPBACK[0], metavar="ADDRESS", help=say("the address of this machine (127.0.0.1)"))
-    add("--i-know", action="store_true", help=say("open it to other machines: whoever has the key may use it"))
-    add("--no-browser", action="store_true", help=say("say the address, and open no browser"))
+    add("--i-know", action="store_true", help=say("open it to other machines: anyone with the token may use it"))
+    add("--no-browser", action="store_true", help=say("print the address without opening a browser"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +88,7 @@ def _listener(host: str, port: int | None) -> socket.socket:
             listener.close()
             refusal = error
     raise Problem(
-        "no port from {first} on is free at {host} ({error}): give another with --port",
+        "no free port from {first} on at {host} ({error}): choose another with --port",
         first=first,
         host=host,
         error=str(refusal),

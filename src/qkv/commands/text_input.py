@@ -124,7 +124,7 @@ def read_source(source: str | Path) -> str:
         name, path = source, Path(store.locate(str(source)))
         if not str(source) or not path.exists():
             raise Problem(
-                "there is no file {file}: --text takes the name of a file; a text itself stands without it, in quotes",
+                "there is no file {file}: --text takes the name of a file; give a text without --text, in quotes",
                 file=source or '""',
             )
         raw = path.read_bytes()
@@ -143,7 +143,7 @@ def read_source(source: str | Path) -> str:
 
 def _piped() -> bytes:
     if "stdin" in streams.replaced:
-        raise Problem("- reads from a pipe, and there is none")
+        raise Problem("- reads from a pipe, but stdin is closed")
     if sys.stdin.isatty():
         echo("type the text, then end it with Ctrl-D on a line of its own (Windows: Ctrl-Z and Enter)", sys.stderr)
     return sys.stdin.buffer.read()
@@ -154,7 +154,7 @@ def hint_at_file(text: str) -> None:
     if os.path.isfile(text):  # also False for a text too long for a file name
         warnings.warn(
             Notice(
-                "{text} is the name of a file, and its letters are the text here; to read the file: --text {text}",
+                "{text} is the name of a file, but is used as the text itself; to read the file: --text {text}",
                 text=text,
             ),
             stacklevel=2,

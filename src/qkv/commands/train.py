@@ -102,7 +102,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Start or resume training with a live line; print a command that uses the model."""
     if options.task is None and options.resume is None:
-        raise Problem("say what to train, as in  qkv train lm --text mybook.txt, or what to go on with, --resume RUN")
+        raise Problem("say what to train, as in  qkv train lm --text mybook.txt, or a run to resume, --resume RUN")
     if options.resume is None and options.task in ("lm", "mlm") and options.text is None and options.chat is None:
         raise Problem(
             "training {task} needs a text: --text FILE, a folder, a glob, or a data set (see  qkv data)",
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
     if state["step"] < training_run.settings.steps:
         live_line.end(
             say(
-                "ended early, at step {step}: {n} evaluations brought nothing better (--set patience=none goes on to the end)",
+                "stopped early at step {step}: {n} evaluations without improvement (--set patience=none trains to the end)",
                 step=state["step"],
                 n=state["waited"],
             )
@@ -220,7 +220,7 @@ def _changes(options: argparse.Namespace) -> Changes:
     for assignment in options.set:
         name, sign, value = assignment.partition("=")
         if not sign:
-            raise Problem("{text} is no setting: write --set name=value", text=assignment)
+            raise Problem("{text} is not a setting: write --set name=value", text=assignment)
         changes[name.strip()] = read_value(value.strip())
     for name in ("steps", "seed", "batch", "context", "lr", "lora", "eval_every", "checkpoint_every"):
         if (value := getattr(options, name)) is not None:

@@ -103,7 +103,7 @@ def _check_date(text: str) -> None:
     if text.strip() and read_date(text) is None:
         raise not_a_date(
             _(
-                "{text} is no date in a form that this small model learned, and all it can do is write a date: give "
+                "{text} is not a date in a form that this small model learned, and it can only write dates: give "
                 "one from {first} to {last}, written like {forms}; for sentences use  --model opus-zh-en"
             ),
             text,

@@ -28,12 +28,12 @@ def read_text(file: Path, key: str) -> str:
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            raise unusable_file(file, key, Message("it is no regular file"))
+            raise unusable_file(file, key, Message("it is not a regular file"))
         if status.st_size > MAX_BYTES:
             raise unusable_file(file, key, Message("it has {st_size:,} bytes", st_size=status.st_size))
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        why = Message("byte {start} is no UTF-8", start=error.start)
+        why = Message("byte {start} is not UTF-8", start=error.start)
         raise unusable_file(file, key, why) from None
     except (OSError, MemoryError) as error:
         raise unusable_file(file, key, quoted(error)) from None
@@ -79,7 +79,7 @@ def read_table(file: Path, key: str) -> JsonObject:
     """Return the object in a JSON file; refuse any other value."""
     table = read_json(file, key)
     if not isinstance(table, dict):
-        raise unusable_file(file, key, Message("it is no {{name: value}}"))
+        raise unusable_file(file, key, Message("it is not a JSON object"))
     return table
 
 

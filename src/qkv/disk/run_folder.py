@@ -82,8 +82,8 @@ def is_run(config: Record) -> bool:
 def not_a_run(folder: Path) -> Problem:
     """Return the Problem of a folder without config.json."""
     return Problem(
-        "{folder} is no run of qkv and no published model: there is no {file}. Train one with `qkv train`, or "
-        "see what can be had with `qkv models`",
+        "{folder} is neither a run of qkv nor a published model: {file} is missing. Train one with `qkv train`, "
+        "or list models with `qkv models`",
         folder=folder,
         file=folder / CONFIG,
     )
@@ -108,11 +108,11 @@ def read_complete_record(folder: Path, validators: Mapping[str, Callable[[object
     for key, is_valid in validators.items():
         if key not in record:
             raise Problem(
-                "{file} has no {key}: it was changed or cut short, so the run can't go on", file=file, key=key
+                "{file} has no {key}: it was changed or cut short, so the run can't be resumed", file=file, key=key
             )
         if not is_valid(record[key]):
             excerpt = repr(record[key])[:80]
-            why = Message("{key!r} is {shown}, which no run has", key=key, shown=excerpt)
+            why = Message("{key!r} is {shown}, which is not valid", key=key, shown=excerpt)
             raise Problem("{file} can't be read: {error}", file=file, error=why)
     return record
 
@@ -271,8 +271,8 @@ def weights_file(folder: Path, checkpoint: Path) -> Path:
         filter(None, (find_change(checkpoint, file, read_state(checkpoint)) for file in (*others, name))), None
     ):
         raise Problem(
-            "{problem}. It is not used: put the file back from a copy, remove {place} so that another checkpoint "
-            "of the run is taken, or train on from the newest whole one with `qkv train --resume {folder}`",
+            "{problem}. It is not used: restore the file from a copy, remove {place} so that another checkpoint "
+            "of the run is used, or resume from the newest complete one with `qkv train --resume {folder}`",
             problem=problem,
             place=checkpoint,
             folder=folder,
@@ -287,7 +287,7 @@ def find_change(checkpoint: Path, name: str, state: State) -> Problem | None:
         why = Message("it does not list {name}", name=name)
         return bounded_reading.unusable_file(checkpoint / STATE, _("{file} can't be read: {error}"), why)
     if not file.is_file():  # devices and pipes have no end
-        return Problem("{file} is missing, or is no regular file: the checkpoint is not whole", file=file)
+        return Problem("{file} is missing or not a regular file: the checkpoint is incomplete", file=file)
     if (size := file.stat().st_size) != expected["bytes"]:
         return Problem(
             "{file} has {found} bytes, {known} were written: it was cut short",

@@ -60,12 +60,12 @@ def explain(error: BaseException) -> Problem | None:
     if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and MEMORY_ERRORS.search(text)):
         return None
     match, available = REQUESTED_SIZE.search(text), free()
-    size = Message("more than there is")
+    size = Message("more than available")
     if match is not None:
         number = f"{float(match[1]):.0f}"
         size = Message("{size}", size=format_size(int(number)) if match[2] == "bytes" else f"{match[1]} {match[2]}")
     return Problem(
-        "memory is full: {size} was asked for and {free} is free. Take less text, a smaller batch, or a smaller model",
+        "out of memory: {size} was requested and {free} is free. Use less text, a smaller batch or a smaller model",
         size=size,
         free="?" if available is None else format_size(available),
     )
