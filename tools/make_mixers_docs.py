@@ -15,7 +15,7 @@ import numpy as np
 import qkv
 from qkv.draw.figure_canvas import COLOURS, SIGNED, blank, label, paint, save
 from qkv.i18n import say
-from qkv.tracing.views.head_ranking import first_shown
+from qkv.tracing.views.head_ranking import head_to_show
 from qkv.train import run as runs
 
 MIXERS = ("attention", "retention", "mamba2", "delta")
@@ -45,7 +45,7 @@ def main() -> None:
         model, tokenizer = trained(mixer, options.folder, options.text, options.steps)
         trace = qkv.trace(model, TEXT, tokenizer)
         part, layer = trace.parts[0], trace.layers()[-1]
-        _, head = first_shown(trace, part, layer)
+        _, head = head_to_show(trace, part, layer)
         seen.append((mixer, f"{layer}.{head}", trace.map(layer, head), trace.tokens().shown))
     for lang, names, file in (("en", NAMES, "mixers.png"), ("zh", CHINESE, "mixers.zh-CN.png")):
         figure = blank((12.5, 12.5), list(CHINESE.values()), lang)

@@ -240,7 +240,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
 
     view = "cross" if options.cross else options.part, options.layer, options.head
     words = options.from_, options.to
-    check_names(model, tokenizer, text, heads=options.without or (), shown=view, words=words)
+    check_names(model, tokenizer, text, heads=options.without or (), selection=view, words=words)
     with bar(say("reading the text")) as progress, forward_progress(model, progress):
         recorded = trace(model, text, tokenizer, name=name, eager=options.eager)
     return recorded, model, tokenizer

@@ -22,7 +22,7 @@ from .terminal_map import SHADES, colours, paper_of, room
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..tracing.study.caption_attention import Caption, Looked
+    from ..tracing.study.caption_attention import Caption, CaptionWord
 
 HALVES = " ▀▄█"  # a column of two pixels: 1 is the upper, 2 the lower
 HEAT = "#d9480f"
@@ -58,7 +58,7 @@ def _columns(pixels: np.ndarray) -> list[list[int]]:
     return [[int(a) + 2 * int(b) for a, b in zip(*pixels[i : i + 2], strict=True)] for i in range(0, len(pixels), 2)]
 
 
-def _rows(pixels: np.ndarray, word: Looked, colour: str) -> list[str]:
+def _rows(pixels: np.ndarray, word: CaptionWord, colour: str) -> list[str]:
     heat = word.patches / max(float(word.patches.max()), 1e-30)
     if colour == "none":
         return ["".join(SHADES[min(int(share**0.5 * 5), 4)] * 2 for share in row) for row in heat]
@@ -91,7 +91,7 @@ def figure(
     return save(made, path)
 
 
-def _seen(word: Looked) -> np.ndarray:
+def _seen(word: CaptionWord) -> np.ndarray:
     """How much of the heat covers the picture."""
     return 0.85 * np.sqrt(word.patches / max(float(word.patches.max()), 1e-30))
 
@@ -122,7 +122,7 @@ def page(
     return place
 
 
-def _svg(pixels: np.ndarray, word: Looked) -> str:
+def _svg(pixels: np.ndarray, word: CaptionWord) -> str:
     ink = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(pixels))
     seen = _seen(word)
     boxes = "".join(

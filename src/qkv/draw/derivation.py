@@ -183,10 +183,10 @@ def row(
     q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
     """
     from ..attention.oracle import Steps
-    from ..tracing.views.word_map import stand
+    from ..tracing.views.word_map import locate_word
 
     asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
-    _, (name, first, end) = stand(asking, query, by)
+    _, (name, first, end) = locate_word(asking, query, by)
     place = asking.find(query)
     word = asking.numbered[place]
     if trace.bare:

@@ -15,10 +15,10 @@ from ..terminal import text_grid
 from ..tracing.record.tokenizer_protocol import AnyTokenizer
 from ..tracing.study.effects import Effect, without
 from ..tracing.study.survey import Progress
-from ..tracing.views.head_ranking import Linked, first_shown, links, looks_ahead
+from ..tracing.views.head_ranking import HeadLink, head_to_show, is_future_link, links
 from ..tracing.views.token_labels import PARTS, By, Tokens
 from ..tracing.views.traces import Trace
-from ..tracing.views.word_map import stand, view
+from ..tracing.views.word_map import locate_word, view
 from . import derivation, mixer_derivation, terminal_map
 from .step_printer import as_text
 
@@ -31,7 +31,7 @@ class HeadReport:
     def __init__(self, trace: Trace, part: str | None, by: By, from_: str | None, to: str | None) -> None:
         self.trace, self.part, self.by = trace, part or trace.parts[0], by
         self.from_, self.to = from_, to
-        self.ranked: list[Linked] | None = None
+        self.ranked: list[HeadLink] | None = None
 
     def check_words(self) -> None:
         """Refuse words that aren't there; parts of characters (岸₂) have rows of their own only among tokens."""
@@ -46,7 +46,7 @@ class HeadReport:
         """The two words, if a head can link them: in a causal part no head looks ahead."""
         if self.from_ is None or self.to is None:
             return None
-        ahead = looks_ahead(self.trace, self.from_, self.to, self.by, part=self.part)
+        ahead = is_future_link(self.trace, self.from_, self.to, self.by, part=self.part)
         return None if ahead else (self.from_, self.to)
 
     @as_text
@@ -108,7 +108,7 @@ class HeadReport:
 
     def choose(self, layer: int | None, head: int | None, progress: Progress | None = None) -> tuple[int, int]:
         """Return the layer and head to show: those named, else what links the two words best, else the most telling."""
-        return first_shown(self.trace, self.part, layer, head, linked=self.ranked, progress=progress)
+        return head_to_show(self.trace, self.part, layer, head, linked=self.ranked, progress=progress)
 
     @property
     def long(self) -> bool:
@@ -149,7 +149,7 @@ class HeadReport:
             mark = None
             if self.from_ is not None and self.to is not None:
                 asking, asked = self._sides()
-                mark = stand(asking, self.from_, self.by)[0], stand(asked, self.to, self.by)[0]
+                mark = locate_word(asking, self.from_, self.by)[0], locate_word(asked, self.to, self.by)[0]
             return terminal_map.whole_map(view(self.trace, layer, head, self.by, part=self.part), mark)
         bins, rows, _cols = self._cells()
         table = self.trace.map(layer, head, bins=bins, part=self.part)
@@ -220,7 +220,7 @@ class HeadReport:
         weights = []
         for trace in traces:
             row, col = (
-                stand(trace.tokens(self.part, keys=side), word or "", self.by)[0]
+                locate_word(trace.tokens(self.part, keys=side), word or "", self.by)[0]
                 for word, side in ((self.from_, False), (self.to, True))
             )
             weights.append(float(view(trace, layer, head, self.by, part=self.part).weights[row, col]))

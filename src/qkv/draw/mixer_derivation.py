@@ -162,11 +162,11 @@ def row(
 ) -> Iterator[str]:
     """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
     from ..mixers.calls import Mixing
-    from ..tracing.views.word_map import stand
+    from ..tracing.views.word_map import locate_word
 
     asking = trace.tokens(part, batch)
     place, names = asking.find(query), asking.numbered
-    _, (_name, first, end) = stand(asking, query, by)
+    _, (_name, first, end) = locate_word(asking, query, by)
     one = trace.head(layer, head, part, batch)
     call, cols = one.call, range(place + 1)
     assert isinstance(call, Mixing)

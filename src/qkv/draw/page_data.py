@@ -28,7 +28,7 @@ import numpy as np
 from ..attention.dispatch import Call
 from ..i18n import Problem, unknown
 from ..mixers.calls import Mixing
-from ..tracing.study.survey import KINDS, Place, Progress, in_turn, plain
+from ..tracing.study.survey import KINDS, Layer, Progress, in_turn, plain
 from ..tracing.views.token_labels import BY, NoSuchToken
 from ..tracing.views.traces import Trace, no_layer
 from .layer_json import DTYPES, Json, Stored, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
@@ -137,8 +137,8 @@ class Overview:
     """What a page shows of every layer: its line in the header, what kinds of heads it has, its largest weights."""
 
     parts: list[Json] = field(default_factory=list)
-    looks: dict[Place, dict[str, float]] = field(default_factory=dict)
-    tops: dict[Place, list[list[float]]] = field(default_factory=dict)  # item → head → its largest weight
+    looks: dict[Layer, dict[str, float]] = field(default_factory=dict)
+    tops: dict[Layer, list[list[float]]] = field(default_factory=dict)  # item → head → its largest weight
 
 
 def _overview(
@@ -174,7 +174,7 @@ def _overview(
     return made
 
 
-def _linked(trace: Trace, link: Json, tops: Mapping[Place, list[list[float]]]) -> list[Place]:
+def _linked(trace: Trace, link: Json, tops: Mapping[Layer, list[list[float]]]) -> list[Layer]:
     """The layers with a head that links the two words, strongest first; the strongest heads are added to the link."""
     part = link["part"]
     top = trace.find(link["query"], link["key"], part=part, most=10**6)
@@ -217,13 +217,13 @@ def _first(trace: Trace, header: Json, opening: Opening | None) -> Json:
     return opened_at(trace, header["parts"])
 
 
-def _order(asked: Sequence[int], linked: Sequence[Place], looks: dict[Place, dict[str, float]]) -> list[Place]:
+def _order(asked: Sequence[int], linked: Sequence[Layer], looks: dict[Layer, dict[str, float]]) -> list[Layer]:
     """Every layer, those to be carried first in front."""
     order = [*linked, *in_turn({place: kinds for place, kinds in looks.items() if place not in linked})]
     return sorted(order, key=lambda place: place[1] not in asked)
 
 
-def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
+def _tensors(trace: Trace, carried: Carried, order: Iterable[Layer]) -> None:
     """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
     order = list(order)
     numbers = sum(
@@ -250,9 +250,9 @@ def _tensors(trace: Trace, carried: Carried, order: Iterable[Place]) -> None:
             part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
-def _packed(trace: Trace, carried: Carried, order: list[Place], *, exact: bool) -> dict[Place, Json] | None:
+def _packed(trace: Trace, carried: Carried, order: list[Layer], *, exact: bool) -> dict[Layer, Json] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
-    whole: dict[Place, Json] = {}
+    whole: dict[Layer, Json] = {}
     for part, layer in order:
         call = plain(trace.call(layer, part))
         name, before = f"{part}.{layer}", carried.room

@@ -16,7 +16,7 @@ from ..attention.formula import weights
 from ..evaluation.token_losses import losses
 from ..generation.sampling import Sampling, draws
 from ..i18n import Problem
-from ..tracing.record.streaming import StreamStopped, follow, normed, says
+from ..tracing.record.streaming import StreamStopped, apply_final_norm, logits_of_states, stream_trace
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.survey import plain
 from ..tracing.views.traces import Trace
@@ -160,11 +160,11 @@ def lens(job: Job, request: requests.LensRequest) -> None:
     _require_words(text_view)
     spec = text_view.spec
     with text_view.edited():
-        trace = follow(
-            text_view.model, spec.text, text_view.tokenizer, target=spec.trace_target(), more=spec.more,
+        trace = stream_trace(
+            text_view.model, spec.text, text_view.tokenizer, target=spec.trace_target(), continuation=spec.more,
             residuals=request.place, stop=lambda: not job.is_active(),
         )  # fmt: skip
-    shares = says(text_view.model, normed(text_view.model, trace.more["residuals"])).softmax(-1)
+    shares = logits_of_states(text_view.model, apply_final_norm(text_view.model, trace.more["residuals"])).softmax(-1)
     p, ids = shares.topk(min(request.most or 1, shares.shape[-1]))
     layers = [
         [dict(id=i, label=text_view.label(i), p=share) for i, share in zip(*each, strict=True)]
@@ -358,7 +358,7 @@ def _words(view: TextView, position: int, sampling: Sampling, most: int, seed: i
     assert states is not None
     if position >= len(states):
         raise Problem("there is no place {place}: the text has {n} tokens", place=position, n=len(states))
-    return next_words(says(view.model, states[position]), view, position, sampling, most, seed)
+    return next_words(logits_of_states(view.model, states[position]), view, position, sampling, most, seed)
 
 
 def next_words(
@@ -403,7 +403,7 @@ def _loss(view: TextView, is_active: IsActive) -> Fields:
             raise StreamStopped
         rows = slice(start, min(start + 128, len(ids) - 1))
         targets = ids[rows.start + 1 : rows.stop + 1]
-        each += losses(says(view.model, states[rows]), targets).tolist()
+        each += losses(logits_of_states(view.model, states[rows]), targets).tolist()
     return dict(loss=sum(each) / len(each) if each else None, each=each)
 
 

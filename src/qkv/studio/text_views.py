@@ -26,7 +26,7 @@ from ..i18n import Problem
 from ..mixers import mixer_maps
 from ..mixers.calls import Mixing
 from ..tracing.record.model_protocol import model_of
-from ..tracing.record.streaming import Heads, Sides, StreamStopped, follow
+from ..tracing.record.streaming import Heads, Sides, StreamStopped, stream_trace
 from ..tracing.record.tokenizer_protocol import reader_of
 from ..tracing.study.edits import edit
 from ..tracing.study.survey import Look, Surveyor, plain
@@ -117,15 +117,15 @@ class TextView:
                 self._load_trace(Trace.load(self.spec.model.file), send)
             else:
                 with self.edited():
-                    self.trace = follow(
+                    self.trace = stream_trace(
                         self.model,
                         self.spec.text,
                         self.tokenizer,
                         target=self.spec.trace_target(),
-                        more=self.spec.more,
+                        continuation=self.spec.more,
                         name=self.spec.model.name,
-                        told=lambda heads, queries, keys: self._on_start(heads, queries, keys, send),
-                        heard=lambda part, number, call: self._on_layer(
+                        on_start=lambda heads, queries, keys: self._on_start(heads, queries, keys, send),
+                        on_layer=lambda part, number, call: self._on_layer(
                             part, self.numbers[part].index(number), call, send
                         ),
                         stop=lambda: not is_active(),

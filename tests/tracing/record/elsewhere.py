@@ -30,17 +30,17 @@ class Elsewhere(TorchFunctionMode):
         self.default.__exit__(*problem)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = [*args, *(kwargs or {}).values()]
+        arguments = [*args, *(kwargs or {}).values()]
         if func == Tensor.device.__get__:  # type: ignore[attr-defined]
             return HERE if id(args[0]) in self.here else THERE
         if func is Tensor.numpy:
             assert id(args[0]) in self.here, "NumPy can't read a tensor of another device: .cpu() is missing"
         named = [
             torch.device(value)
-            for value in given
+            for value in arguments
             if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu")
         ]
-        places = {id(tensor) in self.here for tensor in _tensors(given) if tensor.ndim}
+        sides = {id(tensor) in self.here for tensor in _tensors(arguments) if tensor.ndim}
         if func is Tensor.cpu:
             here = True
         elif func is Tensor.to and isinstance(args[1], Tensor):
@@ -48,23 +48,23 @@ class Elsewhere(TorchFunctionMode):
         elif named:
             here = named[0] == HERE
         else:
-            assert len(places) < 2 or func is Tensor.__getitem__, f"{func} mixes two devices"
-            here = places == {True}
-        made = func(*args, **(kwargs or {}))
-        several = made if isinstance(made, tuple) else (made,)
+            assert len(sides) < 2 or func is Tensor.__getitem__, f"{func} mixes two devices"
+            here = sides == {True}
+        output = func(*args, **(kwargs or {}))
+        several = output if isinstance(output, tuple) else (output,)
         if func in (Tensor.cpu, Tensor.to):  # where nothing had to be done they give the very same tensor
-            made = made.clone()
-            several = (made,)
+            output = output.clone()
+            several = (output,)
         if here:
             self.here |= {id(tensor): tensor for tensor in several if isinstance(tensor, Tensor)}
-        return made
+        return output
 
 
 def _tensors(values: Any) -> list[Tensor]:
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += _tensors(value)
-    return found
+            tensors += _tensors(value)
+    return tensors

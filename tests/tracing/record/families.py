@@ -110,7 +110,7 @@ FAMILIES: dict[str, Any] = {
 TRANSLATORS = ("t5", "bart", "marian")
 
 
-def made(family: str) -> Any:
+def build_family(family: str) -> Any:
     """The model in float32, its weights scaled up so that its heads look somewhere."""
     torch.manual_seed(0)
     sharpness = 1.5 if family == "t5" else 14.0  # T5 doesn't scale its scores down

@@ -19,21 +19,21 @@ from qkv.tracing.record import hf_eager as keeping
 from qkv.tracing.record.recorder import trace
 from qkv.tracing.study.edits import edit
 from qkv.tracing.views.traces import Trace
-from tests.tracing.record.families import FAMILIES, LLAMA, TRANSLATORS, made
+from tests.tracing.record.families import FAMILIES, LLAMA, TRANSLATORS, build_family
 
 ROWS = [[5, 9, 33, 7, 7, 12, 50, 41, 3, 2, 11], [19, 22, 8, 35, 6, 14]]
-SAID = [[8, 9, 10, 31, 8, 15], [27, 44, 13]]
+TARGETS = [[8, 9, 10, 31, 8, 15], [27, 44, 13]]
 ATTENTIONS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def family(request):
-    return request.param, made(request.param)
+    return request.param, build_family(request.param)
 
 
 def inputs(family, padded):
     """What the model is called with: one text, or two, padded on either side."""
-    rows, said = (ROWS[:1], SAID[:1]) if padded == "none" else (ROWS, SAID)
+    rows, targets = (ROWS[:1], TARGETS[:1]) if padded == "none" else (ROWS, TARGETS)
 
     def batch(rows, side):
         longest = max(map(len, rows))
@@ -45,12 +45,12 @@ def inputs(family, padded):
         return torch.tensor(ids), torch.tensor(real)
 
     ids, real = batch(rows, padded)
-    given = {"input_ids": ids} if padded == "none" else {"input_ids": ids, "attention_mask": real}
+    arguments = {"input_ids": ids} if padded == "none" else {"input_ids": ids, "attention_mask": real}
     if family in TRANSLATORS:
-        given["decoder_input_ids"], own = batch([[0, *row] for row in said], padded)
+        arguments["decoder_input_ids"], own = batch([[0, *row] for row in targets], padded)
         if padded != "none":
-            given["decoder_attention_mask"] = own
-    return given
+            arguments["decoder_attention_mask"] = own
+    return arguments
 
 
 def state(model):
@@ -69,61 +69,61 @@ def state(model):
 @pytest.mark.parametrize("padded", ["none", "right", "left"])
 def test_maps_are_the_models_own_and_nothing_changes(family, padded):
     name, model = family
-    given = inputs(name, padded)
+    batch = inputs(name, padded)
     with torch.no_grad():
-        plain = model(**given).logits
+        plain = model(**batch).logits
     next(model.children()).train()
     before = state(model)
-    found = trace(model, given, logits=True)
+    recorded = trace(model, batch, logits=True)
     assert state(model) == before
     model.eval()
-    assert torch.equal(found.more["logits"], plain)
+    assert torch.equal(recorded.more["logits"], plain)
 
     own = model.config._attn_implementation
     model.set_attn_implementation("eager")
     try:
         with torch.no_grad():
-            eager = model(**given, output_attentions=True)
+            eager = model(**batch, output_attentions=True)
     finally:
         model.set_attn_implementation(own)
     looked = 0.0
-    for part in found.parts:
+    for part in recorded.parts:
         attentions = eager[ATTENTIONS[part]] if name in TRANSLATORS else eager.attentions
-        assert len(attentions) == found.n_layer(part) > 0
-        real = given.get("attention_mask" if name not in TRANSLATORS or part == "encoder" else "decoder_attention_mask")
+        assert len(attentions) == recorded.n_layer(part) > 0
+        real = batch.get("attention_mask" if name not in TRANSLATORS or part == "encoder" else "decoder_attention_mask")
         for layer, table in enumerate(attentions):
             items, heads, n, _ = table.shape
-            assert found.n_head(part) == heads
+            assert recorded.n_head(part) == heads
             for item in range(items):
                 rows = range(n) if real is None else real[item].nonzero()[:, 0].tolist()
                 for head in range(heads):
-                    ours = found.map(layer, head, part=part, batch=item)
+                    ours = recorded.map(layer, head, part=part, batch=item)
                     np.testing.assert_allclose(ours[rows], table[item, head].numpy()[rows], atol=1e-5, rtol=0)
                     looked = max(looked, ours[rows].max(-1).mean())
     assert looked > 0.5, "heads must look somewhere for this to mean anything"
-    assert found.parts == (["encoder", "decoder", "cross"] if name in TRANSLATORS else found.parts)
+    assert recorded.parts == (["encoder", "decoder", "cross"] if name in TRANSLATORS else recorded.parts)
 
 
 @pytest.mark.parametrize("padded", ["none", "right", "left"])
-def test_masks_are_kept_as_rules(family, padded):
+def test_masks_become_rules(family, padded):
     name, model = family
-    found = trace(model, inputs(name, padded))
-    kinds = {type(rule) for part in found.parts for call in found.calls[part] for rule in call.mask.terms()}
+    recorded = trace(model, inputs(name, padded))
+    kinds = {type(rule) for part in recorded.parts for call in recorded.calls[part] for rule in call.mask.terms()}
     assert Dense not in kinds
     if name in ("mistral", "gemma2", "gemma3", "gpt-oss"):
-        windows = [call.mask.terms()[0] == Band(3, 0) for call in found.calls["decoder"]]
+        windows = [call.mask.terms()[0] == Band(3, 0) for call in recorded.calls["decoder"]]
         assert windows == ([True] * 3 if name == "mistral" else [True, False, True])
 
 
 def test_a_long_text_in_chunks_is_the_whole_text(family, monkeypatch):
     name, model = family
-    given = inputs(name, "none")
-    whole = trace(model, given, logits=True)
+    batch = inputs(name, "none")
+    whole = trace(model, batch, logits=True)
     before = state(model)
     monkeypatch.setattr(chunking, "CHUNK", 4)
     sizes = []
-    hook = model.get_input_embeddings().register_forward_pre_hook(lambda m, given: sizes.append(given[0].shape[-1]))
-    chunks = trace(model, given, logits=True)
+    hook = model.get_input_embeddings().register_forward_pre_hook(lambda m, batch: sizes.append(batch[0].shape[-1]))
+    chunks = trace(model, batch, logits=True)
     hook.remove()
     assert state(model) == before and (name in TRANSLATORS or whole.parts == chunks.parts)
     if whole.parts != ["decoder"]:
@@ -153,7 +153,7 @@ def test_a_long_text_is_traced_at_once_where_its_mask_is_no_rule_of_distances(mo
 
 def test_contributions_of_all_heads_are_what_the_projection_gives(family):
     name, model = family
-    kept = {}
+    outputs = {}
     hooks = []
     for part, layers in hf_attention.stacks(model).items():
         for i, (path, module) in layers.items():
@@ -164,23 +164,27 @@ def test_contributions_of_all_heads_are_what_the_projection_gives(family):
                 if hasattr(holder, what)
             )
 
-            def keep(module, given, out, at=f"{part}.{i}"):
-                kept[at] = out - (0 if getattr(module, "bias", None) is None else module.bias)
+            def keep(module, args, out, at=f"{part}.{i}"):
+                outputs[at] = out - (0 if getattr(module, "bias", None) is None else module.bias)
 
             hooks.append(projection.register_forward_hook(keep))
-    found = trace(model, inputs(name, "none"))
+    recorded = trace(model, inputs(name, "none"))
     for hook in hooks:
         hook.remove()
-    assert set(found.outputs) == set(kept) == {f"{p}.{i}" for p in found.parts for i in range(found.n_layer(p))}
-    for part in found.parts:
-        for layer in range(found.n_layer(part)):
+    assert (
+        set(recorded.outputs)
+        == set(outputs)
+        == {f"{p}.{i}" for p in recorded.parts for i in range(recorded.n_layer(p))}
+    )
+    for part in recorded.parts:
+        for layer in range(recorded.n_layer(part)):
             for query in (0, 4):
-                total = sum(found.contribution(layer, h, query, part=part) for h in range(found.n_head(part)))
-                own = kept[f"{part}.{layer}"][0, query].detach().numpy()
+                total = sum(recorded.contribution(layer, h, query, part=part) for h in range(recorded.n_head(part)))
+                own = outputs[f"{part}.{layer}"][0, query].detach().numpy()
                 np.testing.assert_allclose(total, own, atol=1e-5 * np.abs(own).max(), rtol=1e-4)
 
 
-def test_the_model_is_left_as_it_was_when_it_fails(family, monkeypatch):
+def test_the_model_is_unchanged_after_a_failure(family, monkeypatch):
     name, model = family
     model.train()
     before = state(model)
@@ -200,31 +204,31 @@ def test_the_model_is_left_as_it_was_when_it_fails(family, monkeypatch):
 
 def test_id_lists_are_padded_on_the_right(family):
     name, model = family
-    target = SAID if name in TRANSLATORS else None
+    target = TARGETS if name in TRANSLATORS else None
     together = trace(model, ROWS, target=target)
     alone = trace(model, ROWS[1], target=None if target is None else [target[1]])
     for part in together.parts:
         n, m = (len(alone.tokens(part, keys=keys)) for keys in (False, True))
         for layer in range(together.n_layer(part)):
-            one = alone.map(layer, 1, part=part)
-            np.testing.assert_allclose(together.map(layer, 1, part=part, batch=1)[:n, :m], one, atol=2e-5)
+            single = alone.map(layer, 1, part=part)
+            np.testing.assert_allclose(together.map(layer, 1, part=part, batch=1)[:n, :m], single, atol=2e-5)
     padding = together.tokens(together.parts[0], 1)
     assert padding.pieces[len(ROWS[1]) :] == ("[PAD]",) * 5 and all(padding.special[len(ROWS[1]) :])
 
 
 def test_a_model_set_to_eager_stays_eager_and_gives_the_same():
-    model = made("llama")
+    model = build_family("llama")
     fast = trace(model, ROWS[0])
     model.set_attn_implementation("eager")
     with torch.no_grad():
         plain = model(torch.tensor(ROWS[:1])).logits
-    found = trace(model, ROWS[0], logits=True)
-    assert model.config._attn_implementation == "eager" and torch.equal(found.more["logits"], plain)
-    assert repr(found.calls["decoder"][0].mask) == "causal()"
-    np.testing.assert_allclose(found.map(2, 5), fast.map(2, 5), atol=1e-5)
+    recorded = trace(model, ROWS[0], logits=True)
+    assert model.config._attn_implementation == "eager" and torch.equal(recorded.more["logits"], plain)
+    assert repr(recorded.calls["decoder"][0].mask) == "causal()"
+    np.testing.assert_allclose(recorded.map(2, 5), fast.map(2, 5), atol=1e-5)
 
 
-def test_gpt2_that_reorders_and_upcasts_asks_nobody_for_its_kernel():
+def test_gpt2_that_reorders_and_upcasts_bypasses_the_kernel_registry():
     torch.manual_seed(0)
     config = transformers.GPT2Config(vocab_size=71, n_positions=41, n_embd=42, n_layer=2, n_head=6)
     config.reorder_and_upcast_attn = True
@@ -240,13 +244,13 @@ def test_long_texts_keep_no_square():
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**LLAMA)).eval()
     for rows in ([n], [n, n - 300]):
-        found = trace(model, [torch.randint(67, (length,)).tolist() for length in rows])
-        for call in found.calls["decoder"]:
-            held = [t for t in (call.q, call.k, call.v, call.bias, call.sinks) if t is not None]
-            held += [value for rule in call.mask.terms() for value in vars(rule).values() if hasattr(value, "shape")]
-            assert all(t.numel() <= len(rows) * 6 * n * 10 for t in held), call
-            assert max(t.untyped_storage().nbytes() for t in held if isinstance(t, torch.Tensor)) < n * n
-        assert "logits" not in found.more
+        recorded = trace(model, [torch.randint(67, (length,)).tolist() for length in rows])
+        for call in recorded.calls["decoder"]:
+            tensors = [t for t in (call.q, call.k, call.v, call.bias, call.sinks) if t is not None]
+            tensors += [value for rule in call.mask.terms() for value in vars(rule).values() if hasattr(value, "shape")]
+            assert all(t.numel() <= len(rows) * 6 * n * 10 for t in tensors), call
+            assert max(t.untyped_storage().nbytes() for t in tensors if isinstance(t, torch.Tensor)) < n * n
+        assert "logits" not in recorded.more
 
 
 @pytest.mark.parametrize(
@@ -267,13 +271,13 @@ def test_long_texts_keep_no_square():
 @pytest.mark.parametrize("n", [9, 4])
 def test_a_written_out_mask_is_read_as_the_rule_it_is(rule, n):
     allowed = rule.tensor(n, 9, batch=2).expand(2, 1, n, 9)
-    for given in (allowed, torch.where(allowed, 0.0, torch.finfo(torch.float32).min)):
-        read, added = hf_attention._read_mask(given)
+    for table in (allowed, torch.where(allowed, 0.0, torch.finfo(torch.float32).min)):
+        read, added = hf_attention._read_mask(table)
         assert added is None and not any(isinstance(term, Dense) for term in read.terms())
         assert torch.equal(read.tensor(n, 9, batch=2).expand(2, 1, n, 9), allowed)
 
 
-def test_a_mask_without_a_rule_is_kept_as_it_is():
+def test_a_mask_without_a_rule_stays_dense():
     torch.manual_seed(0)
     allowed = torch.rand(2, 1, 7, 7) < 0.5
     assert torch.equal(hf_attention._read_mask(allowed)[0].tensor(7, batch=2), allowed)
@@ -285,28 +289,28 @@ def test_a_mask_without_a_rule_is_kept_as_it_is():
 
 
 def test_a_mask_of_numbers_is_a_bias():
-    model = made("llama")
+    model = build_family("llama")
     torch.manual_seed(1)
     added = masks.causal().additive(11) + torch.randn(1, 1, 11, 11)
-    given = {"input_ids": torch.tensor(ROWS[:1]), "attention_mask": added}
-    found = trace(model, given)
+    batch = {"input_ids": torch.tensor(ROWS[:1]), "attention_mask": added}
+    recorded = trace(model, batch)
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        eager = model(**given, output_attentions=True).attentions
+        eager = model(**batch, output_attentions=True).attentions
     for layer, head in ((0, 0), (2, 5)):
-        np.testing.assert_allclose(found.map(layer, head), eager[layer][0, head].numpy(), atol=1e-5)
-    assert repr(found.calls["decoder"][0].mask) == "causal()"
+        np.testing.assert_allclose(recorded.map(layer, head), eager[layer][0, head].numpy(), atol=1e-5)
+    assert repr(recorded.calls["decoder"][0].mask) == "causal()"
 
 
 @pytest.mark.parametrize("name", ["t5", "llama", "gpt-oss"])
 def test_a_saved_trace_is_the_same_trace(name, tmp_path):
-    found = trace(made(name), inputs(name, "left"))
-    found.save(tmp_path / "t.safetensors")
+    recorded = trace(build_family(name), inputs(name, "left"))
+    recorded.save(tmp_path / "t.safetensors")
     again = Trace.load(tmp_path / "t.safetensors")
-    assert again.tokens(batch=1) == found.tokens(batch=1)
-    for part in found.parts:
+    assert again.tokens(batch=1) == recorded.tokens(batch=1)
+    for part in recorded.parts:
         for item in (0, 1):
-            maps = [t.map(1, 3, part=part, batch=item) for t in (found, again)]
+            maps = [t.map(1, 3, part=part, batch=item) for t in (recorded, again)]
             np.testing.assert_allclose(*maps, atol=1e-6)
 
 
@@ -337,7 +341,7 @@ def theirs():
 def test_texts_in_a_batch_are_the_texts_alone(name, side, theirs):
     """With the tokenizer's padding on either side, and with ours where it has none (GPT-2's and LLaMA's have none)."""
     tokenizer = theirs() if side is None else theirs(pad_token="[PAD]", padding_side=side)
-    model = made(name)
+    model = build_family(name)
     texts = ["the cat sat on the mat because it was tired", "it sat"]
     together = trace(model, texts, tokenizer)
     alone = trace(model, texts[1], tokenizer)
@@ -353,22 +357,22 @@ def test_texts_in_a_batch_are_the_texts_alone(name, side, theirs):
 
 def test_our_tokenizer_serves_too():
     tokenizer = Characters.make("abc ", ("bos", "eos"))
-    found = trace(made("llama"), ["ab ca", "b"], tokenizer)
-    assert found.tokens(batch=0).pieces[-5:] == ("a", "b", " ", "c", "a")
-    assert found.calls["decoder"][0].q.shape[2] == len(found.tokens())
+    recorded = trace(build_family("llama"), ["ab ca", "b"], tokenizer)
+    assert recorded.tokens(batch=0).pieces[-5:] == ("a", "b", " ", "c", "a")
+    assert recorded.calls["decoder"][0].q.shape[2] == len(recorded.tokens())
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
-def test_without_a_target_it_is_what_the_model_says(name, theirs):
-    model = made(name)
-    found = trace(model, ROWS)
-    said = model.generate(torch.tensor([ROWS[0]]), attention_mask=torch.ones(1, 11), do_sample=False, max_new_tokens=5)[
-        0
-    ].tolist()
+def test_without_a_target_the_model_generates_it(name, theirs):
+    model = build_family(name)
+    recorded = trace(model, ROWS)
+    generated = model.generate(
+        torch.tensor([ROWS[0]]), attention_mask=torch.ones(1, 11), do_sample=False, max_new_tokens=5
+    )[0].tolist()
     end = model.config.eos_token_id
-    said = [said[0], *(said[1:] if end not in said[1:] else said[1 : said.index(end, 1)])]
-    assert list(found.tokens("decoder").ids[: len(said)]) == said
-    assert found.tokens("cross", keys=True) == found.tokens("encoder")
+    generated = [generated[0], *(generated[1:] if end not in generated[1:] else generated[1 : generated.index(end, 1)])]
+    assert list(recorded.tokens("decoder").ids[: len(generated)]) == generated
+    assert recorded.tokens("cross", keys=True) == recorded.tokens("encoder")
     written = trace(model, "the cat sat", theirs(pad_token="[PAD]"), target="it was tired")
     start = "[PAD]" if name == "t5" else "word59"
     assert written.tokens("decoder").shown == [start, "it", "was", "tired"]
@@ -384,41 +388,41 @@ def with_an_odd_layer():
         def forward(self, hidden_states, **_):
             return hidden_states, None
 
-    model = made("llama")
+    model = build_family("llama")
     model.model.layers[1].self_attn = OddAttention()
     return model
 
 
 @pytest.mark.parametrize(
-    ("model", "given", "more", "told"),
+    ("model", "inputs", "more", "message"),
     [
         (bloom, ROWS, {}, "BloomForCausalLM can't be traced: the attention of BloomAttention"),
         (with_an_odd_layer, ROWS, {}, "LlamaForCausalLM can't be traced: the attention of OddAttention"),
         (lambda: torch.nn.Linear(2, 2), ROWS, {}, "this is a Linear"),
-        (lambda: made("llama"), {"inputs": [[1]]}, {}, "needs input_ids, or pixel_values .*; it has inputs"),
-        (lambda: made("llama"), "the cat", {}, "needs a tokenizer"),
-        (lambda: made("llama"), [[]], {}, "empty|no token|nothing"),
-        (lambda: made("llama"), [[66, 67]], {}, "67"),
-        (lambda: made("bart"), [[60, 61]], {}, "61"),
-        (lambda: made("bart"), [[60]], {"target": [[61]]}, "61"),
-        (lambda: made("bart"), [[1] * 65], {}, "65 tokens and this model learned 64"),
-        (lambda: made("gpt2"), [[1] * 42], {}, "42 tokens and this model learned 41"),
-        (lambda: made("roberta"), [[1] * 42], {}, "42 tokens and this model learned 41"),
-        (lambda: made("bart"), [[1] * 65], {"target": [[1]]}, "65 tokens and this model learned 64"),
-        (lambda: made("bart"), ROWS, {"target": [[1]]}, "2 texts and 1 targets"),
-        (lambda: made("bart").model, ROWS, {}, "BartModel can't say anything by itself"),
+        (lambda: build_family("llama"), {"inputs": [[1]]}, {}, "needs input_ids, or pixel_values .*; it has inputs"),
+        (lambda: build_family("llama"), "the cat", {}, "needs a tokenizer"),
+        (lambda: build_family("llama"), [[]], {}, "empty|no token|nothing"),
+        (lambda: build_family("llama"), [[66, 67]], {}, "67"),
+        (lambda: build_family("bart"), [[60, 61]], {}, "61"),
+        (lambda: build_family("bart"), [[60]], {"target": [[61]]}, "61"),
+        (lambda: build_family("bart"), [[1] * 65], {}, "65 tokens and this model learned 64"),
+        (lambda: build_family("gpt2"), [[1] * 42], {}, "42 tokens and this model learned 41"),
+        (lambda: build_family("roberta"), [[1] * 42], {}, "42 tokens and this model learned 41"),
+        (lambda: build_family("bart"), [[1] * 65], {"target": [[1]]}, "65 tokens and this model learned 64"),
+        (lambda: build_family("bart"), ROWS, {"target": [[1]]}, "2 texts and 1 targets"),
+        (lambda: build_family("bart").model, ROWS, {}, "BartModel can't say anything by itself"),
     ],
 )
-def test_what_cannot_be_traced_is_said(model, given, more, told):
-    with pytest.raises(ValueError, match=told) as caught:
-        trace(model(), given, **more)
+def test_untraceable_models_and_inputs_are_refused(model, inputs, more, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        trace(model(), inputs, **more)
     assert caught.value.say("zh") != str(caught.value)
 
 
 def test_attention_that_does_more_is_refused(monkeypatch):
     """Maps from q and k alone would be wrong there: an attention that sharpens its q by 1 % is found out."""
     home = inspect.getmodule(transformers.LlamaForCausalLM)
-    model = made("llama")
+    model = build_family("llama")
     model.set_attn_implementation("eager")
     own = home.eager_attention_forward
 
@@ -430,14 +434,14 @@ def test_attention_that_does_more_is_refused(monkeypatch):
         trace(model, ROWS[0])
 
 
-def test_a_projection_with_a_gate_before_it_is_left_out():
-    model = made("llama")
-    hook = model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(lambda module, given: (given[0] * 0.5,))
-    found = trace(model, ROWS[0])
+def test_a_projection_with_a_gate_before_it_is_not_recorded():
+    model = build_family("llama")
+    hook = model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(lambda module, args: (args[0] * 0.5,))
+    recorded = trace(model, ROWS[0])
     hook.remove()
-    assert sorted(found.outputs) == ["decoder.0", "decoder.2"]
+    assert sorted(recorded.outputs) == ["decoder.0", "decoder.2"]
     with pytest.raises(ValueError, match="keeps no output projection"):
-        found.contribution(1, 0, 0)
+        recorded.contribution(1, 0, 0)
 
 
 def hybrid():
@@ -452,49 +456,49 @@ def hybrid():
 
 def test_layers_have_the_models_own_numbers(tmp_path):
     model = hybrid()
-    found = trace(model, ROWS[0])
-    found.save(tmp_path / "t.safetensors")
-    for one in (found, Trace.load(tmp_path / "t.safetensors")):
-        assert one.layers() == (1, 4) and one.n_layer() == 2
-        np.testing.assert_allclose(one.map(4, 5), found.call(4).weights()[0, 5].numpy(), atol=1e-6)
-        assert {layer for layer, _, _ in one.find(3, 1)} <= {1, 4}
-        assert {row.layer for row in one.patterns().table} == {1, 4}
-        assert one.survey().most_telling(one.layers(), range(6))[0] in (1, 4)
-        assert sorted(one.outputs) == ["decoder.1", "decoder.4"] and one.contribution(4, 0, 3).shape == (48,)
+    recorded = trace(model, ROWS[0])
+    recorded.save(tmp_path / "t.safetensors")
+    for each in (recorded, Trace.load(tmp_path / "t.safetensors")):
+        assert each.layers() == (1, 4) and each.n_layer() == 2
+        np.testing.assert_allclose(each.map(4, 5), recorded.call(4).weights()[0, 5].numpy(), atol=1e-6)
+        assert {layer for layer, _, _ in each.find(3, 1)} <= {1, 4}
+        assert {row.layer for row in each.patterns().table} == {1, 4}
+        assert each.survey().most_telling(each.layers(), range(6))[0] in (1, 4)
+        assert sorted(each.outputs) == ["decoder.1", "decoder.4"] and each.contribution(4, 0, 3).shape == (48,)
         with pytest.raises(ValueError, match="layer 0 has no attention in this trace; these have: 1, 4"):
-            one.map(0, 0)
-    assert found.call(4).name == "decoder.4"
+            each.map(0, 0)
+    assert recorded.call(4).name == "decoder.4"
     with pytest.raises(ValueError, match="these have: 1, 4"), edit(model, "2.0"):
         pass
     with torch.no_grad(), edit(model, "4.*"):
         edited = trace(model, ROWS[0])
-    np.testing.assert_array_equal(edited.map(4, 0), found.map(4, 0))
+    np.testing.assert_array_equal(edited.map(4, 0), recorded.map(4, 0))
 
 
-def test_weights_kept_whole_are_saved_and_seen(tmp_path):
-    found = trace(bloom(), ROWS, eager=True)
-    found.save(tmp_path / "t.safetensors", half=True)
+def test_whole_weights_are_saved_and_drawn(tmp_path):
+    recorded = trace(bloom(), ROWS, eager=True)
+    recorded.save(tmp_path / "t.safetensors", half=True)
     again = Trace.load(tmp_path / "t.safetensors")
-    for one in (found, again):
-        assert one.bare and not any(isinstance(term, Dense) for term in one.call(1).mask.terms())
-        np.testing.assert_allclose(one.map(1, 2, batch=1), found.map(1, 2, batch=1), atol=1e-6)
-        np.testing.assert_allclose(one.map(1, 2, bins=4), found.map(1, 2, bins=4), atol=1e-6)
-        np.testing.assert_allclose(one.row(1, 2, 4), found.map(1, 2)[4], atol=1e-6)
-        np.testing.assert_allclose(one.column(1, 2, 4), found.map(1, 2)[:, 4], atol=1e-6)
-        assert len(one.patterns().table) == 6 and len(one.find(4, 2)) == 6
-        for ask in (one.steps, one.difference, one.norms):
+    for each in (recorded, again):
+        assert each.bare and not any(isinstance(term, Dense) for term in each.call(1).mask.terms())
+        np.testing.assert_allclose(each.map(1, 2, batch=1), recorded.map(1, 2, batch=1), atol=1e-6)
+        np.testing.assert_allclose(each.map(1, 2, bins=4), recorded.map(1, 2, bins=4), atol=1e-6)
+        np.testing.assert_allclose(each.row(1, 2, 4), recorded.map(1, 2)[4], atol=1e-6)
+        np.testing.assert_allclose(each.column(1, 2, 4), recorded.map(1, 2)[:, 4], atol=1e-6)
+        assert len(each.patterns().table) == 6 and len(each.find(4, 2)) == 6
+        for compute in (each.steps, each.difference, each.norms):
             with pytest.raises(ValueError, match="holds the weights alone"):
-                ask(1, 2)
+                compute(1, 2)
         with pytest.raises(ValueError, match="holds the weights alone"):
-            one.contribution(1, 2, 4)
+            each.contribution(1, 2, 4)
 
 
-def test_the_size_of_whole_weights_is_said_before(monkeypatch):
+def test_the_size_of_whole_weights_is_announced(monkeypatch):
     model = bloom()
     with pytest.warns(Notice, match=r"0.0 MB for 11 tokens") as caught:
-        found = trace(model, ROWS[0], eager=True)
+        recorded = trace(model, ROWS[0], eager=True)
     assert keeping.bytes_of(model, {"input_ids": torch.tensor(ROWS[:1])}) == sum(
-        call.bias.numel() * 4 for call in found.calls["decoder"]
+        call.bias.numel() * 4 for call in recorded.calls["decoder"]
     )
     assert caught[0].message.say("zh") != caught[0].message.say("en")
     monkeypatch.setattr(keeping.os, "sysconf", lambda name: 10)
@@ -502,16 +506,16 @@ def test_the_size_of_whole_weights_is_said_before(monkeypatch):
         trace(model, ROWS[0], eager=True)
 
 
-def test_states_that_came_from_elsewhere_have_numbers_for_words():
+def test_encoder_states_without_a_text_are_labelled_by_number():
     torch.manual_seed(0)
     config = transformers.GPT2Config(vocab_size=71, n_positions=41, n_embd=42, n_layer=2, n_head=6)
     config.add_cross_attention = True
     model = transformers.GPT2LMHeadModel(config).eval()
-    given = {"input_ids": torch.tensor(ROWS[:1]), "encoder_hidden_states": torch.randn(1, 5, 42)}
+    batch = {"input_ids": torch.tensor(ROWS[:1]), "encoder_hidden_states": torch.randn(1, 5, 42)}
     for eager in (False, True):
-        found = trace(model, given, eager=eager)
-        assert found.parts == ["decoder", "cross"] and found.map(1, 0, part="cross").shape == (11, 5)
-        assert found.tokens("cross", keys=True).shown == ["[0]", "[1]", "[2]", "[3]", "[4]"]
+        recorded = trace(model, batch, eager=eager)
+        assert recorded.parts == ["decoder", "cross"] and recorded.map(1, 0, part="cross").shape == (11, 5)
+        assert recorded.tokens("cross", keys=True).shown == ["[0]", "[1]", "[2]", "[3]", "[4]"]
         assert trace(model, ROWS[0], eager=eager).parts == ["decoder"]
 
 
@@ -519,10 +523,10 @@ def test_patches_are_called_by_row_and_column():
     torch.manual_seed(0)
     config = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=30)
     model = transformers.ViTModel(transformers.ViTConfig(**config, image_size=24, patch_size=8)).eval()
-    found = trace(model, {"pixel_values": torch.randn(2, 3, 24, 24)})
-    assert found.parts == ["encoder"] and found.map(1, 2, batch=1).shape == (10, 10)
-    assert found.tokens().shown[:5] == ["[CLS]", "0,0", "0,1", "0,2", "1,0"]
-    assert found.tokens().special[:2] == (True, False) and found.tokens().find("2,1") == 8
+    recorded = trace(model, {"pixel_values": torch.randn(2, 3, 24, 24)})
+    assert recorded.parts == ["encoder"] and recorded.map(1, 2, batch=1).shape == (10, 10)
+    assert recorded.tokens().shown[:5] == ["[CLS]", "0,0", "0,1", "0,2", "1,0"]
+    assert recorded.tokens().special[:2] == (True, False) and recorded.tokens().find("2,1") == 8
     wide = trace(model, {"pixel_values": torch.randn(1, 3, 16, 32), "interpolate_pos_encoding": True})
     assert wide.tokens().shown == ["[CLS]", *(f"{i},{j}" for i in range(2) for j in range(4))]
     with pytest.raises(ValueError, match="ViTModel was given input_ids and needs pixel_values"):
@@ -533,7 +537,7 @@ SIGHT = dict(
     hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=30, image_size=24, patch_size=8
 )
 SPEECH = dict(vocab_size=61, hidden_size=42, num_hidden_layers=3, num_attention_heads=6, intermediate_size=30)
-SEEN = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+PIXELS = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
 PATCHES = ["[CLS]", *(f"{i},{j}" for i in range(3) for j in range(3))]
 
 
@@ -543,14 +547,14 @@ def seeing(kind):
     ids = torch.tensor([[1, 5, 6, 7, 2], [1, 8, 9, 11, 2]])
     if kind == "ViT":
         model = transformers.ViTForImageClassification(transformers.ViTConfig(**SIGHT))
-        return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
+        return model, {"pixel_values": PIXELS}, lambda output: {"encoder": output.attentions}
     if kind.startswith("CLIP"):
         own = dict(max_position_embeddings=20, bos_token_id=1, eos_token_id=2)
         model = transformers.CLIPModel(transformers.CLIPConfig(text_config=SPEECH | own, vision_config=SIGHT))
         if kind == "CLIP, picture":
-            return model, {"pixel_values": SEEN}, lambda made: {"encoder": made.attentions}
+            return model, {"pixel_values": PIXELS}, lambda output: {"encoder": output.attentions}
         mask = torch.tensor([[1] * 5, [1, 1, 1, 1, 0]])
-        return model, {"input_ids": ids, "attention_mask": mask}, lambda made: {"encoder": made.attentions}
+        return model, {"input_ids": ids, "attention_mask": mask}, lambda output: {"encoder": output.attentions}
     decoder = transformers.GPT2Config(vocab_size=61, n_positions=20, n_embd=42, n_layer=3, n_head=6)
     if kind == "ViT to BERT":
         decoder = transformers.BertConfig(**SPEECH)
@@ -560,96 +564,96 @@ def seeing(kind):
     config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 1, 0, 2
     model = transformers.VisionEncoderDecoderModel(config)
     model.generation_config.update(eos_token_id=2, decoder_start_token_id=1, pad_token_id=0, bos_token_id=1)
-    maps = lambda made: dict(  # noqa: E731
-        encoder=made.encoder_attentions, decoder=made.decoder_attentions, cross=made.cross_attentions
+    maps = lambda output: dict(  # noqa: E731
+        encoder=output.encoder_attentions, decoder=output.decoder_attentions, cross=output.cross_attentions
     )
-    return model, {"pixel_values": SEEN, "decoder_input_ids": ids[:, :4]}, maps
+    return model, {"pixel_values": PIXELS, "decoder_input_ids": ids[:, :4]}, maps
 
 
 @pytest.mark.parametrize("kind", ["ViT", "CLIP, picture", "CLIP, text", "ViT to GPT-2", "ViT to BERT"])
 def test_whatever_a_model_takes_is_traced_as_eager_has_it(kind):
     model, inputs, maps = seeing(kind)
     model.eval()
-    found = trace(model, inputs=inputs)
+    recorded = trace(model, inputs=inputs)
     model.set_attn_implementation("eager")
     call = {"CLIP, picture": "vision_model", "CLIP, text": "text_model"}.get(kind)
     with torch.no_grad():
-        made = (getattr(model, call) if call else model)(**inputs, output_attentions=True)
-    for part, layers in maps(made).items():
-        assert len(found.calls[part]) == len(layers) > 0
-        for layer, wanted in enumerate(layers):
-            for item, heads in enumerate(wanted):
+        build_family = (getattr(model, call) if call else model)(**inputs, output_attentions=True)
+    for part, layers in maps(build_family).items():
+        assert len(recorded.calls[part]) == len(layers) > 0
+        for layer, expected in enumerate(layers):
+            for item, heads in enumerate(expected):
                 for head, table in enumerate(heads):
-                    mine = found.map(layer, head, part=part, batch=item)
+                    mine = recorded.map(layer, head, part=part, batch=item)
                     np.testing.assert_allclose(mine, table.numpy(), atol=1e-6, err_msg=f"{part} {layer} {head}")
-    seen = found.tokens("cross" if "cross" in found.parts else "encoder", keys=True).shown
-    assert seen == (PATCHES if "pixel_values" in inputs else ["[1]", "[5]", "[6]", "[7]", "[2]"])
+    labels = recorded.tokens("cross" if "cross" in recorded.parts else "encoder", keys=True).shown
+    assert labels == (PATCHES if "pixel_values" in inputs else ["[1]", "[5]", "[6]", "[7]", "[2]"])
 
 
-def test_a_picture_is_told_in_the_models_own_words_and_what_was_asked_for():
+def test_a_picture_is_captioned_by_the_model_or_by_a_target():
     model, *_ = seeing("ViT to GPT-2")
     model.eval()
-    said = trace(model, inputs={"pixel_values": SEEN})  # has 20 places for words
-    assert said.parts == ["encoder", "decoder", "cross"] and len(said.tokens("decoder")) <= 20
-    asked = trace(model, inputs={"pixel_values": SEEN}, target=[[5, 6, 7], [8, 9]])
-    assert asked.tokens("cross").shown == ["[5]", "[6]", "[7]", "■"]
-    assert asked.map(0, 0, part="cross").shape == (4, 10)
+    captioned = trace(model, inputs={"pixel_values": PIXELS})  # has 20 places for words
+    assert captioned.parts == ["encoder", "decoder", "cross"] and len(captioned.tokens("decoder")) <= 20
+    with_target = trace(model, inputs={"pixel_values": PIXELS}, target=[[5, 6, 7], [8, 9]])
+    assert with_target.tokens("cross").shown == ["[5]", "[6]", "[7]", "■"]
+    assert with_target.map(0, 0, part="cross").shape == (4, 10)
 
 
-def test_of_two_towers_the_texts_is_shown_and_that_is_said():
+def test_of_two_towers_the_text_is_traced_with_a_notice():
     model, texts, _ = seeing("CLIP, text")
     with pytest.warns(UserWarning, match="reads text and picture apart.* give pixel_values alone"):
-        found = trace(model.eval(), inputs=texts | {"pixel_values": SEEN})
-    assert len(found.calls["encoder"]) == 3
+        recorded = trace(model.eval(), inputs=texts | {"pixel_values": PIXELS})
+    assert len(recorded.calls["encoder"]) == 3
 
 
 def test_a_text_or_inputs():
-    for given in ({}, {"given": ROWS[0], "inputs": {"input_ids": ROWS[:1]}}):
+    for arguments in ({}, {"given": ROWS[0], "inputs": {"input_ids": ROWS[:1]}}):
         with pytest.raises(ValueError, match="one of the two"):
-            trace(made("llama"), **given)
+            trace(build_family("llama"), **arguments)
 
 
-def test_a_model_that_cannot_speak_says_why(monkeypatch):
-    model = made("bart")
+def test_a_model_that_cannot_generate_needs_a_target(monkeypatch):
+    model = build_family("bart")
     monkeypatch.setattr(model, "generate", lambda **_: {}["tgt_lang"])
     with pytest.raises(ValueError, match="BartForConditionalGeneration failed on this input: KeyError: 'tgt_lang'"):
         trace(model, ROWS[0])
 
 
-def test_a_decoder_with_fewer_positions_than_its_encoder_is_asked_for_its_own(theirs):
+def test_a_decoder_with_fewer_positions_than_its_encoder_is_checked_by_its_own(theirs):
     bert = transformers.BertConfig(vocab_size=61, hidden_size=42, num_hidden_layers=1, num_attention_heads=3)
     sides = [type(bert)(**bert.to_dict() | dict(max_position_embeddings=n)) for n in (40, 9)]
     config = transformers.EncoderDecoderConfig.from_encoder_decoder_configs(*sides)
     config.decoder_start_token_id, config.pad_token_id = 2, 0
     model = transformers.EncoderDecoderModel(config).eval()
-    found = trace(model, [[5] * 30], target=[[6] * 8])
-    assert found.map(0, 0, part="cross").shape == (9, 30)
-    for given, target, told in ((30, 9, "10 tokens and this model learned 9"), (41, 3, "41 tokens .* learned 40")):
-        with pytest.raises(ValueError, match=told):
-            trace(model, [[5] * given], target=[[6] * target])
+    recorded = trace(model, [[5] * 30], target=[[6] * 8])
+    assert recorded.map(0, 0, part="cross").shape == (9, 30)
+    for length, target, message in ((30, 9, "10 tokens and this model learned 9"), (41, 3, "41 tokens .* learned 40")):
+        with pytest.raises(ValueError, match=message):
+            trace(model, [[5] * length], target=[[6] * target])
 
 
-def test_an_older_library_is_told_apart(monkeypatch):
+def test_an_older_transformers_is_refused(monkeypatch):
     monkeypatch.delattr(transformers.AttentionInterface, "get_interface")
     with pytest.raises(ValueError, match=r"install 5\.1 or newer"):
-        trace(made("llama"), ROWS[0])
+        trace(build_family("llama"), ROWS[0])
 
 
-def test_two_threads_are_heard_apart():
+def test_two_threads_are_recorded_separately():
     """While one model is heard, another runs unheard beside it, and each hears its own."""
-    models, found = [made("llama"), made("gpt2")], [None, None]
+    models, traces = [build_family("llama"), build_family("gpt2")], [None, None]
     alone = [trace(model, ROWS[0]) for model in models]
 
     def go(at):
         for _ in range(5):
-            found[at] = trace(models[at], ROWS[0])
+            traces[at] = trace(models[at], ROWS[0])
 
     threads = [threading.Thread(target=go, args=(at,)) for at in (0, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for one, other in zip(found, alone, strict=True):
-        assert one.n_layer() == other.n_layer()
-        np.testing.assert_array_equal(one.map(2, 3), other.map(2, 3))
+    for first, other in zip(traces, alone, strict=True):
+        assert first.n_layer() == other.n_layer()
+        np.testing.assert_array_equal(first.map(2, 3), other.map(2, 3))
     assert not hf_attention._replaced and not hf_attention.listeners

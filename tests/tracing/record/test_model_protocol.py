@@ -28,16 +28,16 @@ def both(request, tmp_path_factory):
 def test_the_same_answers(both):
     answers = []
     for model, tokenizer in both:
-        asked = model_of(model)
+        adapter = model_of(model)
         ids = reader_of(tokenizer).ids(TEXT, framed=False)
         ids += [reader_of(tokenizer).eos]
-        target = ids[:4] if asked.kind == "encoder-decoder" else None
-        run, read, real = asked.question([ids], tokenizer, target=target)
-        heads = asked.heads()
+        target = ids[:4] if adapter.kind == "encoder-decoder" else None
+        run, read, real = adapter.prepare([ids], tokenizer, target=target)
+        heads = adapter.heads()
         part = next(iter(heads))
         with edit(model, f"{part}.1.0"):
             edited = run(read)
-        answers.append([asked.kind, asked.context, heads, ids, real.tolist(), run(read), edited])
+        answers.append([adapter.kind, adapter.context, heads, ids, real.tolist(), run(read), edited])
         assert not torch.equal(edited, run(read))
     ours, their = answers
     assert isinstance(model_of(both[0][0]), NativeModel) and isinstance(model_of(both[1][0]), HFModel)
@@ -59,9 +59,9 @@ def test_the_same_of_a_tokenizer(both):
 def test_no_tokenizer_calls_tokens_by_their_numbers_and_reads_no_text():
     reader = reader_of(None)
     assert reader.tokens([7, 8]).pieces == ("[7]", "[8]") and reader.source([[7]]) == [[7]]
-    for ask in (reader.ids, reader.target, lambda text: reader.batch([text])):
+    for encode in (reader.ids, reader.target, lambda text: reader.batch([text])):
         with pytest.raises(ValueError, match="needs a tokenizer"):
-            ask(TEXT)
+            encode(TEXT)
 
 
 def test_what_is_nobody_s_is_refused():

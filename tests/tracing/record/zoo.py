@@ -17,7 +17,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.utils import logging
 
-from qkv.tracing.record.hf_inputs import entry
+from qkv.tracing.record.hf_inputs import entry_point
 
 logging.set_verbosity_error()
 
@@ -146,30 +146,32 @@ def types() -> list[str]:
 
 def classes(kind: str) -> list[str]:
     """The names of the classes for a type, those that say words first."""
-    found: list[str] = []
+    names: list[str] = []
     for table in KINDS:
         named = getattr(modeling_auto, f"{table}_MAPPING_NAMES").get(kind, [])
-        found += [named] if isinstance(named, str) else named
-    return list(dict.fromkeys(found))
+        names += [named] if isinstance(named, str) else named
+    return list(dict.fromkeys(names))
 
 
 def small(config: Any, more: dict[str, Any]) -> Any:
     """The same kind of config with its sizes cut down, and those of the configs inside it."""
     kind = type(config)
-    told = {key: value for key, value in config.to_dict().items() if key not in UNSAID}
-    layers = next((told[key] for key in LAYERS if key in told), None)
+    settings = {key: value for key, value in config.to_dict().items() if key not in UNSAID}
+    layers = next((settings[key] for key in LAYERS if key in settings), None)
     for key in getattr(kind, "sub_configs", {}):
-        inner = told.pop(key, None)
+        inner = settings.pop(key, None)
         inner = getattr(config, key, None)
         if hasattr(inner, "to_dict"):
-            told[key] = small(inner, more)
+            settings[key] = small(inner, more)
     # Where layers are of several kinds, enough of them for each to occur.
     kinds = [
-        set(value) for key, value in told.items() if isinstance(value, list) and value and isinstance(value[0], str)
+        set(value) for key, value in settings.items() if isinstance(value, list) and value and isinstance(value[0], str)
     ]
-    several = any(len(each) > 1 for each in kinds) or any(re.search("^mamba_|^linear_|attn_layer", key) for key in told)
-    made: dict[str, Any] = {}
-    for key, value in told.items():
+    several = any(len(each) > 1 for each in kinds) or any(
+        re.search("^mamba_|^linear_|attn_layer", key) for key in settings
+    )
+    reduced: dict[str, Any] = {}
+    for key, value in settings.items():
         if isinstance(value, list | tuple) and layers and len(value) == layers:
             continue  # one for each layer
         if key == "image_size" and isinstance(value, list | tuple):
@@ -184,26 +186,28 @@ def small(config: Any, more: dict[str, Any]) -> Any:
                 most = 6 if several and key in LAYERS else most
                 value = min(value, most) if value > 0 else value
         if value is not None:
-            made[key] = value
-    if "qk_rope_head_dim" in told and told.get("head_dim") == told["qk_rope_head_dim"]:
-        made["head_dim"] = made["qk_rope_head_dim"]
-    if "kv_lora_rank" in told:  # such heads have keys of their own
-        made["num_key_value_heads"] = HEADS
-    made = {key: _sections(value, made) for key, value in made.items()}
-    if "vocab_size" in told or "image_size" not in told:
-        made |= {key: value for key, value in more.items() if key in inspect.signature(kind).parameters or key in told}
-    return kind(**made)
+            reduced[key] = value
+    if "qk_rope_head_dim" in settings and settings.get("head_dim") == settings["qk_rope_head_dim"]:
+        reduced["head_dim"] = reduced["qk_rope_head_dim"]
+    if "kv_lora_rank" in settings:  # such heads have keys of their own
+        reduced["num_key_value_heads"] = HEADS
+    reduced = {key: _sections(value, reduced) for key, value in reduced.items()}
+    if "vocab_size" in settings or "image_size" not in settings:
+        reduced |= {
+            key: value for key, value in more.items() if key in inspect.signature(kind).parameters or key in settings
+        }
+    return kind(**reduced)
 
 
-def _sections(value: Any, made: dict[str, Any]) -> Any:
+def _sections(value: Any, settings: dict[str, Any]) -> Any:
     """Rotary angles shared out among time, height and width: as many as a head has pairs."""
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("mrope_section"), list):
-        share = value.get("partial_rotary_factor", made.get("partial_rotary_factor", 1.0))
-        pairs = int(made.get("head_dim", HEAD) * share) // 2
+        share = value.get("partial_rotary_factor", settings.get("partial_rotary_factor", 1.0))
+        pairs = int(settings.get("head_dim", HEAD) * share) // 2
         return value | {"mrope_section": [pairs - 2 * (pairs // 3), pairs // 3, pairs // 3]}
-    return {key: _sections(inner, made) for key, inner in value.items()}
+    return {key: _sections(inner, settings) for key, inner in value.items()}
 
 
 def build(kind: str, implementation: str | None = None) -> Any:
@@ -214,10 +218,10 @@ def build(kind: str, implementation: str | None = None) -> Any:
         try:
             config = small(transformers.CONFIG_MAPPING[kind](), MORE.get(kind, {}))
             cls = getattr(transformers, classes(kind)[0])
-            wanted = cls.config_class
-            if not isinstance(config, wanted):
+            expected = cls.config_class
+            if not isinstance(config, expected):
                 inner = [getattr(config, key) for key in type(config).sub_configs]
-                config = next((c for c in inner if isinstance(c, wanted)), config)
+                config = next((c for c in inner if isinstance(c, expected)), config)
             try:
                 with torch.device("meta"):
                     size = sum(p.numel() for p in cls._from_config(config).parameters())
@@ -225,8 +229,8 @@ def build(kind: str, implementation: str | None = None) -> Any:
                 size = 0
             if size > LARGEST:
                 raise Unbuildable(f"{size} parameters")
-            given = {} if implementation is None else {"attn_implementation": implementation}
-            model = cls._from_config(config, **given).eval()
+            options = {} if implementation is None else {"attn_implementation": implementation}
+            model = cls._from_config(config, **options).eval()
         except Unbuildable:
             raise
         except Exception as error:
@@ -256,17 +260,17 @@ def sharpen(model: Any) -> None:
 
 def inputs(model: Any) -> list[dict[str, Tensor]]:
     """What may be given to it, to be tried in turn: some text, or a picture or sound of a size that its config speaks of."""
-    taken = inspect.signature(model.forward).parameters
-    dice = torch.Generator().manual_seed(2)
-    if "input_ids" in taken:
-        few = min(getattr(model.config.get_text_config(), "vocab_size", None) or WORDS, WORDS)
-        made = {"input_ids": torch.randint(few // 10, few - few // 5, (1, 11), generator=dice)}
-        if "decoder_input_ids" in taken:
-            made["decoder_input_ids"] = torch.randint(few // 10, few - few // 5, (1, 7), generator=dice)
-        return [made]
-    beside = {}
-    if "decoder_input_ids" in taken:
-        beside["decoder_input_ids"] = torch.randint(10, WORDS - 20, (1, 7), generator=dice)
+    parameters = inspect.signature(model.forward).parameters
+    rng = torch.Generator().manual_seed(2)
+    if "input_ids" in parameters:
+        vocab = min(getattr(model.config.get_text_config(), "vocab_size", None) or WORDS, WORDS)
+        batch = {"input_ids": torch.randint(vocab // 10, vocab - vocab // 5, (1, 11), generator=rng)}
+        if "decoder_input_ids" in parameters:
+            batch["decoder_input_ids"] = torch.randint(vocab // 10, vocab - vocab // 5, (1, 7), generator=rng)
+        return [batch]
+    target = {}
+    if "decoder_input_ids" in parameters:
+        target["decoder_input_ids"] = torch.randint(10, WORDS - 20, (1, 7), generator=rng)
     config = getattr(model.config, "vision_config", None) or getattr(model.config, "encoder", None) or model.config
     channels, side = getattr(config, "num_channels", 3), getattr(config, "image_size", 32)
     side = side[0] if isinstance(side, list | tuple) else side
@@ -276,37 +280,37 @@ def inputs(model: Any) -> list[dict[str, Tensor]]:
         "input_features": [(1, bins, 2 * getattr(config, "max_source_positions", 20)), (1, 40, bins)],
         "input_values": [(1, 4000), (1, 1, 4000)],
     }
-    name = next((name for name in shapes if name in taken), None)
-    return [{name: torch.randn(shape, generator=dice)} | beside for shape in shapes[name]] if name else []
+    name = next((name for name in shapes if name in parameters), None)
+    return [{name: torch.randn(shape, generator=rng)} | target for shape in shapes[name]] if name else []
 
 
-def own(model: Any, given: dict[str, Tensor], **more: Any) -> Any:
+def own(model: Any, batch: dict[str, Tensor], **more: Any) -> Any:
     """The model's own forward, as anybody calls it."""
-    taken = inspect.signature(model.forward).parameters
-    more |= {"use_cache": False} if "use_cache" in taken else {}
+    parameters = inspect.signature(model.forward).parameters
+    more |= {"use_cache": False} if "use_cache" in parameters else {}
     torch.manual_seed(3)  # ViT-MAE hides patches by chance
     with torch.no_grad():
-        return entry(model, given)(**given, return_dict=True, **more)
+        return entry_point(model, batch)(**batch, return_dict=True, **more)
 
 
 def readable(model: Any) -> dict[str, Tensor] | None:
     """The first input that the model itself can read, and makes numbers of."""
-    for given in inputs(model):
+    for batch in inputs(model):
         try:
-            made = own(model, given)
+            output = own(model, batch)
         except Exception:
             continue
-        if not isinstance(made[0], Tensor) or not made[0].isnan().any():
-            return given
+        if not isinstance(output[0], Tensor) or not output[0].isnan().any():
+            return batch
     return None
 
 
-def maps(model: Any, given: dict[str, Tensor]) -> dict[str, list[Tensor]]:
+def maps(model: Any, batch: dict[str, Tensor]) -> dict[str, list[Tensor]]:
     """The weights that an eager model hands out, by the name of its field."""
-    called = entry(model, given)
-    takes = inspect.signature(getattr(called, "forward", called)).parameters.values()
-    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in takes):
+    entry = entry_point(model, batch)
+    parameters = inspect.signature(getattr(entry, "forward", entry)).parameters.values()
+    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in parameters):
         return {}
-    made = own(model, given, output_attentions=True)
+    output = own(model, batch, output_attentions=True)
     fields = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
-    return {field: [table for table in made[field] if table is not None] for field in fields if made.get(field)}
+    return {field: [table for table in output[field] if table is not None] for field in fields if output.get(field)}

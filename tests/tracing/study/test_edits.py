@@ -21,13 +21,13 @@ from qkv.tracing.record import hf_attention
 from qkv.tracing.record.recorder import trace
 from qkv.tracing.study import ablation
 from qkv.tracing.study.ablation import Importance, importance
-from qkv.tracing.study.edits import edit, find, shape
+from qkv.tracing.study.edits import edit, find, head_counts
 from qkv.tracing.study.effects import without
 from tests.selection import slow_except
-from tests.tracing.record.families import made
+from tests.tracing.record.families import build_family
 
 ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5], [2, 7, 1, 8, 2]]
-SAID = [[7, 1, 2, 3, 4, 5], [7, 6, 8]]
+TARGETS = [[7, 1, 2, 3, 4, 5], [7, 6, 8]]
 OURS = {
     "ours": {},
     "ours, shared keys": dict(n_kv_head=2),
@@ -41,7 +41,7 @@ THEIRS = ("gpt2", "llama", "bert", "t5", "mistral", "gpt-oss")
 
 def built(name):
     if name in THEIRS:
-        return made(name)
+        return build_family(name)
     torch.manual_seed(0)
     model = Transformer(Config(vocab=11, width=36, n_layer=3, n_head=6, context=40, **OURS[name])).eval()
     with torch.no_grad():
@@ -66,36 +66,38 @@ def several(model):
 
 def logits(model, rows=ROWS[:1]):
     """Of a batch without padding, or with padding on the right."""
-    return trace(model, rows, target=SAID[: len(rows)] if several(model) else None, logits=True).more["logits"]
+    return trace(model, rows, target=TARGETS[: len(rows)] if several(model) else None, logits=True).more["logits"]
 
 
 def projections(model):
     """Output projections by name: (the tensor, which axis holds the heads)."""
-    found = {}
+    outputs = {}
     if ours(model):
         for part in ("encoder", "decoder"):
             for i, block in enumerate(getattr(model, part) or ()):
-                found[f"{part}.{i}"] = block.attention.out.weight, 1
+                outputs[f"{part}.{i}"] = block.attention.out.weight, 1
                 if block.cross is not None:
-                    found[f"cross.{i}"] = block.cross.out.weight, 1
-        return found
+                    outputs[f"cross.{i}"] = block.cross.out.weight, 1
+        return outputs
     for part, layers in hf_attention.stacks(model).items():
         for i, (path, module) in layers.items():
             holder = module if not path.endswith("attention.self") else model.get_submodule(path[:-5]).output
             names = ("o_proj", "out_proj", "c_proj", "dense", "o")
             projection = next(getattr(holder, what) for what in names if hasattr(holder, what))
-            found[f"{part}.{i}"] = projection.weight, 0 if type(projection).__name__ == "Conv1D" else 1
-    return found
+            outputs[f"{part}.{i}"] = projection.weight, 0 if type(projection).__name__ == "Conv1D" else 1
+    return outputs
 
 
-def places(model):
+def edited_heads(model):
     """A head of every part, not the first."""
-    return [(part, max(layers), layers[max(layers)] - 2) for part, layers in shape(model).items()]
+    return [(part, max(layers), layers[max(layers)] - 2) for part, layers in head_counts(model).items()]
 
 
 def test_the_shape_is_what_a_trace_finds(model):
-    found = trace(model, ROWS[:1], target=SAID[:1] if several(model) else None)
-    assert shape(model) == {part: dict.fromkeys(found.layers(part), found.n_head(part)) for part in found.parts}
+    recorded = trace(model, ROWS[:1], target=TARGETS[:1] if several(model) else None)
+    assert head_counts(model) == {
+        part: dict.fromkeys(recorded.layers(part), recorded.n_head(part)) for part in recorded.parts
+    }
 
 
 def test_none_changes_nothing(model):
@@ -110,7 +112,7 @@ def test_none_changes_nothing(model):
 def test_weights_replaced_by_themselves_change_nothing_but_rounding(model):
     """The machinery alone: every head recomputed the plain way, at every layer."""
     before = logits(model, ROWS)
-    where = find(model, [f"{part}.*.*" for part in shape(model)])
+    where = find(model, [f"{part}.*.*" for part in head_counts(model)])
     with ExitStack() as stack:
         names = {key: f"{key[0]}.{key[1]}" for key in where}
         if not ours(model):
@@ -118,21 +120,21 @@ def test_weights_replaced_by_themselves_change_nothing_but_rounding(model):
         for key, heads in where.items():
             stack.enter_context(replace_weights(torch.clone, name=names[key], heads=heads))
         after = logits(model, ROWS)
-    for item, row in enumerate(SAID if several(model) else ROWS):
+    for item, row in enumerate(TARGETS if several(model) else ROWS):
         n = len(row) + (several(model) and not ours(model))  # theirs has a start token before it
         torch.testing.assert_close(after[item, :n], before[item, :n], atol=1e-3 * float(before.abs().max()), rtol=0)
 
 
 def test_zero_is_the_projection_without_that_head(model):
-    for part, layer, head in places(model):
+    for part, layer, head in edited_heads(model):
         weight, axis = projections(model)[f"{part}.{layer}"]
-        width = weight.shape[axis] // shape(model)[part][layer]
-        kept = weight.detach().clone()
+        width = weight.shape[axis] // head_counts(model)[part][layer]
+        original = weight.detach().clone()
         with torch.no_grad():
             weight.narrow(axis, head * width, width).zero_()
         expected = logits(model, ROWS)
         with torch.no_grad():
-            weight.copy_(kept)
+            weight.copy_(original)
         with edit(model, f"{part}.{layer}.{head}"):
             edited = logits(model, ROWS)
         assert not torch.equal(edited, logits(model, ROWS))
@@ -145,42 +147,42 @@ def by_hand(to, weights, allowed):
     real = [any(allowed[i][j] for i in range(n)) for j in range(m)] if n == m else [True] * n
     mean = []
     for j in range(m):
-        seen = [weights[i][j] for i in range(n) if allowed[i][j] and real[i]]
-        mean.append(sum(seen) / len(seen) if seen else 0.0)
-    made = np.zeros((n, m))
+        column = [weights[i][j] for i in range(n) if allowed[i][j] and real[i]]
+        mean.append(sum(column) / len(column) if column else 0.0)
+    table = np.zeros((n, m))
     for i in range(n):
         may = [j for j in range(m) if allowed[i][j]]
         for j in may:
             if to == "uniform":
-                made[i, j] = 1 / len(may)
+                table[i, j] = 1 / len(may)
             elif to == "mean":
-                made[i, j] = mean[j] / sum(mean[k] for k in may)
+                table[i, j] = mean[j] / sum(mean[k] for k in may)
             elif to == "self":
-                made[i, j] = i == j
+                table[i, j] = i == j
             elif to == "first":
-                made[i, j] = j == may[0]
+                table[i, j] = j == may[0]
             elif not isinstance(to, str):
-                made[i, j] = to * weights[i][j]
-    return made
+                table[i, j] = to * weights[i][j]
+    return table
 
 
 @pytest.mark.parametrize("to", ["uniform", "mean", "first", "self", 0, 0.5, 2.0])
 def test_what_a_head_gives_follows_from_its_new_weights(model, to):
     """In the edited layer the q, k, v are unchanged, so what its projection receives can be computed by hand."""
-    target = SAID if several(model) else None
-    for part, layer, head in places(model):
+    target = TARGETS if several(model) else None
+    for part, layer, head in edited_heads(model):
         if (part, to) == ("cross", "self"):
             with pytest.raises(ValueError, match="no token is itself"), edit(model, "cross.0.0", to="self"):
                 pass
             continue
-        found = trace(model, ROWS, target=target)
-        call = found.calls[part][layer]
+        recorded = trace(model, ROWS, target=target)
+        call = recorded.calls[part][layer]
         weight, _ = projections(model)[f"{part}.{layer}"]
         received = []
         owner = next(m for m in model.modules() for p in m.parameters(recurse=False) if p is weight)
 
-        def keep(module, given, kept=received):
-            kept.append(given[0].detach())
+        def keep(module, args, store=received):
+            store.append(args[0].detach())
 
         hook = owner.register_forward_pre_hook(keep)
         logits(model, ROWS)
@@ -194,9 +196,9 @@ def test_what_a_head_gives_follows_from_its_new_weights(model, to):
         allowed = call.allowed().expand(2, call.q.shape[1], call.q.shape[2], call.k.shape[2])
         kv = head // (call.q.shape[1] // call.k.shape[1])
         for item in range(2):
-            new = by_hand(to, found.map(layer, head, part=part, batch=item), allowed[item, head].tolist())
-            given = after[item, :, head * width : (head + 1) * width]
-            np.testing.assert_allclose(given, new @ call.v[item, kv].numpy(), atol=1e-5 * float(call.v.abs().max()))
+            new = by_hand(to, recorded.map(layer, head, part=part, batch=item), allowed[item, head].tolist())
+            actual = after[item, :, head * width : (head + 1) * width]
+            np.testing.assert_allclose(actual, new @ call.v[item, kv].numpy(), atol=1e-5 * float(call.v.abs().max()))
 
 
 def test_once_what_a_head_gives_is_never_touched(model):
@@ -214,7 +216,7 @@ def test_once_what_a_head_gives_is_never_touched(model):
 
 
 @pytest.mark.parametrize("name", ["ours, shared keys", "llama"])
-def test_times_and_other_edits_follow_one_another(name):
+def test_factors_and_other_edits_compose(name):
     """Half of uniform is uniform of half; what replaces a scaled head's weights is not scaled."""
     model = built(name)
     with edit(model, "1.2", to="uniform"):
@@ -253,11 +255,11 @@ def test_edits_may_be_nested(name):
         with edit(model, "1.2", to="mean"):
             both = logits(model)
             with edit(model, "1.2"):
-                gone = logits(model)
+                zeroed = logits(model)
             assert torch.equal(logits(model), both)
         assert torch.equal(logits(model), outer)
     with edit(model, "1.2"):
-        torch.testing.assert_close(logits(model), gone)
+        torch.testing.assert_close(logits(model), zeroed)
     with edit(model, "1.2", to="mean"):
         only = logits(model)
     assert not torch.allclose(both, only, atol=1e-3) and not torch.allclose(both, outer, atol=1e-3)
@@ -279,35 +281,35 @@ def test_edits_hold_with_a_cache(name, to):
 
     def read(cache):
         reading = Reading(model, prompts, most=9, cache=cache, **source)
-        found = [reading.logits]
+        steps = [reading.logits]
         for token in (3, 1, 4, 1, 5):
             reading.feed(torch.tensor([token, 10 - token]))
-            found.append(reading.logits)
-        return torch.stack(found)
+            steps.append(reading.logits)
+        return torch.stack(steps)
 
     plain = read(True)
     with edit(model, where, to=to):
-        cached, anew = read(True), read(False)
-    torch.testing.assert_close(cached, anew, atol=1e-4 * float(anew.abs().max()), rtol=0)
+        cached, uncached = read(True), read(False)
+    torch.testing.assert_close(cached, uncached, atol=1e-4 * float(uncached.abs().max()), rtol=0)
     assert (cached - plain).abs().amax((1, 2)).min() > 1e-3 * plain.abs().max(), "the edit must show at every step"
 
 
 @pytest.mark.parametrize("to", ["zero", "uniform", "self"])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gpt-oss"])
 def test_edits_hold_with_their_cache(name, to):
-    model = made(name)
+    model = build_family(name)
     ids = torch.tensor(ROWS[:1])
     with edit(model, ["0.1", "1.*"], to=to):
-        said = [
+        generated = [
             model.generate(ids, max_new_tokens=9, do_sample=False, use_cache=cache, pad_token_id=0, eos_token_id=None)
             for cache in (True, False)
         ]
-    assert torch.equal(*said)
-    assert not torch.equal(said[0], model.generate(ids, max_new_tokens=9, do_sample=False, pad_token_id=0))
+    assert torch.equal(*generated)
+    assert not torch.equal(generated[0], model.generate(ids, max_new_tokens=9, do_sample=False, pad_token_id=0))
 
 
-def test_the_model_is_left_as_it_was_and_others_alone():
-    model, other = made("llama"), made("llama")
+def test_the_model_and_others_are_unchanged_afterwards():
+    model, other = build_family("llama"), build_family("llama")
     before = logits(other)
     with pytest.raises(RuntimeError, match="on purpose"), edit(model, "1.2"):
         assert model.config._attn_implementation == other.config._attn_implementation == "sdpa"
@@ -318,38 +320,38 @@ def test_the_model_is_left_as_it_was_and_others_alone():
 
 
 def test_two_models_are_edited_apart():
-    one, other, mine = made("llama"), made("qwen2"), built("ours")
-    with edit(one, "1.2"):
-        alone = logits(one)
-    with edit(other, "1.3"):
-        beside = logits(other)
-    untouched = logits(mine)
-    with edit(one, "1.2"), edit(other, "1.3"):
-        assert torch.equal(logits(one), alone) and torch.equal(logits(other), beside)
-        assert torch.equal(logits(mine), untouched)
+    llama, qwen, native = build_family("llama"), build_family("qwen2"), built("ours")
+    with edit(llama, "1.2"):
+        alone = logits(llama)
+    with edit(qwen, "1.3"):
+        beside = logits(qwen)
+    untouched = logits(native)
+    with edit(llama, "1.2"), edit(qwen, "1.3"):
+        assert torch.equal(logits(llama), alone) and torch.equal(logits(qwen), beside)
+        assert torch.equal(logits(native), untouched)
 
 
 @pytest.mark.parametrize("name", ["ours", "llama"])
-def test_a_trace_made_inside_an_edit_keeps_what_the_model_has(name):
+def test_a_trace_inside_an_edit_keeps_the_models_own_qkv(name):
     model = built(name)
     with edit(model, "1.2"):
-        found = trace(model, ROWS[0])
-    assert sorted(found.outputs) == ["decoder.0", "decoder.1", "decoder.2"]
-    assert found.map(1, 2).sum() == pytest.approx(len(ROWS[0]), rel=1e-5)  # where it would have looked
+        recorded = trace(model, ROWS[0])
+    assert sorted(recorded.outputs) == ["decoder.0", "decoder.1", "decoder.2"]
+    assert recorded.map(1, 2).sum() == pytest.approx(len(ROWS[0]), rel=1e-5)  # where it would have looked
 
 
 def test_gradients_pass_through_an_edit():
-    for model in (made("llama"), built("ours")):
+    for model in (build_family("llama"), built("ours")):
         with edit(model, "0.1", to="mean"):
-            made_ = model(torch.tensor(ROWS[:1]))
-            (made_ if ours(model) else made_.logits).sum().backward()
+            output = model(torch.tensor(ROWS[:1]))
+            (output if ours(model) else output.logits).sum().backward()
         q = model.decoder[0].attention.q.weight if ours(model) else model.model.layers[0].self_attn.q_proj.weight
         width = q.shape[0] // 6
         assert q.grad[width : 2 * width].abs().max() > 0
 
 
 @pytest.mark.parametrize(
-    ("name", "heads", "to", "told"),
+    ("name", "heads", "to", "message"),
     [
         ("ours", "3.0", "zero", "no layer 3: this model has 0 … 2"),
         ("ours", "0.6", "zero", "no head 6: this layer has 0 … 5"),
@@ -368,13 +370,13 @@ def test_gradients_pass_through_an_edit():
         ("ours", "0.0", float("nan"), "to is nan"),
     ],
 )
-def test_wrong_names_are_said(name, heads, to, told):
-    with pytest.raises(ValueError, match=told) as caught, edit(built(name), heads, to=to):
+def test_wrong_names_are_refused(name, heads, to, message):
+    with pytest.raises(ValueError, match=message) as caught, edit(built(name), heads, to=to):
         pass
     assert caught.value.say("zh") != str(caught.value)
 
 
-def test_layers_that_share_one_attention_are_not_edited():
+def test_layers_that_share_their_attention_are_not_edited():
     config = transformers.AlbertConfig(
         vocab_size=31,
         hidden_size=24,
@@ -403,7 +405,7 @@ def theirs():
 
 
 def test_without_a_head_other_words_are_likelier(theirs):
-    model = made("llama")
+    model = build_family("llama")
     text = "the cat sat on the mat"
     effect = without(model, theirs, text, "1.*", most=3)
     ids = torch.tensor([theirs(text)["input_ids"][:-1]])  # without the end that the tokenizer adds
@@ -421,8 +423,8 @@ def test_without_a_head_other_words_are_likelier(theirs):
     assert without(model, theirs, text, "1.*", to="none").moved == 0.0
 
 
-def test_without_asks_an_encoder_about_its_hidden_word(theirs):
-    model = made("bert")
+def test_without_compares_the_hidden_word_of_an_encoder(theirs):
+    model = build_family("bert")
     effect = without(model, theirs, "the cat [MASK] on the mat", ["0.*", "1.1"], most=4)
     ids = torch.tensor([theirs("the cat [MASK] on the mat")["input_ids"]])
     with torch.no_grad():
@@ -455,7 +457,7 @@ def test_without_a_head_the_translation_changes(name, to, theirs):
         text = "abcdefg"
         by_hand = lambda: translate(model, tokenizer, [text])[0]  # noqa: E731
     else:
-        model, tokenizer, text = made(name), theirs, "the cat sat because it was tired"
+        model, tokenizer, text = build_family(name), theirs, "the cat sat because it was tired"
 
         def by_hand():
             ids = torch.tensor([theirs(text)["input_ids"]])
@@ -473,22 +475,22 @@ def test_without_a_head_the_translation_changes(name, to, theirs):
 
 
 @pytest.mark.parametrize("to", ["zero", "mean"])
-def test_the_mean_of_queries_is_taken_without_a_cache(to, theirs, monkeypatch):
+def test_the_mean_of_queries_needs_no_cache(to, theirs, monkeypatch):
     """With a cache every call has one query, whose mean is itself: then nothing would change."""
-    asked = []
-    model = made("marian")
+    caches = []
+    model = build_family("marian")
     own = model.generate
-    monkeypatch.setattr(model, "generate", lambda **options: asked.append(options["use_cache"]) or own(**options))
+    monkeypatch.setattr(model, "generate", lambda **options: caches.append(options["use_cache"]) or own(**options))
     without(model, theirs, "the cat sat", "cross.0.1", to=to)
 
     from qkv.generation import decoding as home
 
-    mine = home.generate
-    monkeypatch.setattr(home, "generate", lambda *given, **more: asked.append(more["cache"]) or mine(*given, **more))
+    generate = home.generate
+    monkeypatch.setattr(home, "generate", lambda *args, **more: caches.append(more["cache"]) or generate(*args, **more))
     tokenizer = Characters.make("abcdefg", ("bos", "eos"))
     config = Config(vocab=tokenizer.vocab, width=36, n_layer=2, n_head=6, kind="encoder-decoder", position="sinusoidal")
     without(Transformer(config), tokenizer, "abc", "cross.0.1", to=to)
-    assert asked == [to != "mean"] * 4
+    assert caches == [to != "mean"] * 4
 
 
 @pytest.mark.parametrize("name", ["ours", "ours, translator", "llama", "t5", "bert"])
@@ -496,15 +498,15 @@ def test_importance_is_the_change_of_the_loss(name, theirs):
     model = built(name)
     texts, target, tokenizer = [ROWS[0], ROWS], None, None
     if several(model):
-        target = [SAID[0], SAID]
+        target = [TARGETS[0], TARGETS]
     if name == "bert":
         tokenizer = theirs
         texts = ["the cat sat on the mat because it was tired", ["it was a cat", "the mat was tired and sat"]]
     ranked = importance(model, texts, tokenizer, target=target)
     assert all(isinstance(row, Importance) for row in ranked)
     assert [row.change for row in ranked] == sorted((row.change for row in ranked), reverse=True)
-    there = shape(model)
-    assert {row[:3] for row in ranked} == {(p, i, h) for p in there for i, n in there[p].items() for h in range(n)}
+    counts = head_counts(model)
+    assert {row[:3] for row in ranked} == {(p, i, h) for p in counts for i, n in counts[p].items() for h in range(n)}
 
     def loss():
         """From logits, item by item, without batches."""
@@ -513,19 +515,19 @@ def test_importance_is_the_change_of_the_loss(name, theirs):
             rows = [theirs(t)["input_ids"] for t in (texts[0], *texts[1])]
         else:
             rows = [ROWS[0], *ROWS]
-        says = [SAID[0], *SAID] if several(model) else rows
-        for row, said in zip(rows, says, strict=True):
+        targets = [TARGETS[0], *TARGETS] if several(model) else rows
+        for row, answer in zip(rows, targets, strict=True):
             if name == "bert":
                 hidden = [2 if i % 7 == 3 else token for i, token in enumerate(row)]
                 shares = trace(model, hidden, logits=True).more["logits"][0].log_softmax(-1)
-                asked = [(i, row[i]) for i in range(3, len(row), 7)]
+                labels = [(i, row[i]) for i in range(3, len(row), 7)]
             else:
-                found = trace(model, row, target=[said] if several(model) else None, logits=True)
-                ids = found.tokens("decoder").ids
-                shares = found.more["logits"][0].log_softmax(-1)
-                asked = [(i, ids[i + 1]) for i in range(len(ids) - 1)]
-            total -= sum(float(shares[i, token]) for i, token in asked)
-            count += len(asked)
+                recorded = trace(model, row, target=[answer] if several(model) else None, logits=True)
+                ids = recorded.tokens("decoder").ids
+                shares = recorded.more["logits"][0].log_softmax(-1)
+                labels = [(i, ids[i + 1]) for i in range(len(ids) - 1)]
+            total -= sum(float(shares[i, token]) for i, token in labels)
+            count += len(labels)
         return total / count
 
     base = loss()
@@ -534,7 +536,7 @@ def test_importance_is_the_change_of_the_loss(name, theirs):
             assert change == pytest.approx(loss() - base, abs=1e-3 * max(base, 1))
 
 
-def test_importance_goes_on_where_it_stopped(tmp_path, monkeypatch):
+def test_importance_resumes_where_it_stopped(tmp_path, monkeypatch):
     model = built("ours")
     file = tmp_path / "heads" / "importance.jsonl"
     whole = importance(model, ROWS)
@@ -581,4 +583,4 @@ def test_importance_needs_something_to_predict():
     with pytest.raises(ValueError, match="nothing to predict"):
         importance(built("ours"), [[3]])
     with pytest.raises(ValueError, match="1 targets"):
-        importance(built("ours, translator"), ROWS, target=SAID[:1])
+        importance(built("ours, translator"), ROWS, target=TARGETS[:1])

@@ -26,20 +26,20 @@ def test_the_induction_test_finds_an_induction_head_and_only_it():
         return plain(q, k, v, mask, scale, extra, softcap, sinks, name)
 
     with mock.patch.object(module, "_call", biased):
-        found = induction_test(model, vocab=range(5, 30), length=length, batch=3)
-    assert found.best(1)[0][:2] == (1, 2) and found.best(1)[0][2] == pytest.approx(1, abs=1e-6)
-    assert found.scores.shape == (2, 4) and found.count == 3 * length
-    assert np.delete(found.scores.ravel(), 6).max() < 0.5
+        tested = induction_test(model, vocab=range(5, 30), length=length, batch=3)
+    assert tested.best(1)[0][:2] == (1, 2) and tested.best(1)[0][2] == pytest.approx(1, abs=1e-6)
+    assert tested.scores.shape == (2, 4) and tested.count == 3 * length
+    assert np.delete(tested.scores.ravel(), 6).max() < 0.5
     true_baseline = np.mean([1 / (i + 1) for i in range(length, 2 * length)])
-    assert found.baseline == pytest.approx(true_baseline)
-    assert "1.2" in found.show("en") and "归纳测试" in found.show("zh")
+    assert tested.baseline == pytest.approx(true_baseline)
+    assert "1.2" in tested.show("en") and "归纳测试" in tested.show("zh")
 
 
 def test_the_induction_test_runs_on_every_kind_and_is_repeatable():
     for kind in ("encoder", "encoder-decoder"):
         torch.manual_seed(0)
         model = Transformer(Config(vocab=30, width=32, n_layer=1, n_head=4, kind=kind, position="sinusoidal"))
-        one, two = (induction_test(model, vocab=30, length=6, repeats=3, batch=2) for _ in range(2))
-        assert np.array_equal(one.scores, two.scores) and one.count == 2 * 12
+        first, two = (induction_test(model, vocab=30, length=6, repeats=3, batch=2) for _ in range(2))
+        assert np.array_equal(first.scores, two.scores) and first.count == 2 * 12
     with pytest.raises(ValueError, match="from 2 to 5"):
         induction_test(model, vocab=5, length=6)

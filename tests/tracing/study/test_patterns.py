@@ -18,9 +18,9 @@ from qkv.tracing.study.patterns import (
     CLEAR,
     COLUMNS,
     EVEN,
-    FEW,
     KINDS,
     LOCAL,
+    MIN_QUERIES,
     OF_CROSS,
     OF_SELF,
     patterns,
@@ -35,13 +35,13 @@ WORDS = "the cat sat , and the dog ran . then a bird saw the cat and sang , so t
 
 
 def tokens_of(words, special=()):
-    known = {word: i for i, word in enumerate(dict.fromkeys(words))}
+    ids = {word: i for i, word in enumerate(dict.fromkeys(words))}
     return Tokens(
-        tuple(" " + word for word in words), tuple(word in special for word in words), tuple(known[w] for w in words)
+        tuple(" " + word for word in words), tuple(word in special for word in words), tuple(ids[w] for w in words)
     )
 
 
-def made(heads, mask, *, keys=None, queries=None, part="decoder", real=None):
+def trace_of(heads, mask, *, keys=None, queries=None, part="decoder", real=None):
     """A trace of one layer whose heads have exactly these weights (rows are scaled to what the mask leaves)."""
     shares = torch.as_tensor(np.stack(heads))  # (H, N, M)
     h, n, m = shares.shape
@@ -85,8 +85,8 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 @pytest.mark.parametrize("mask", [masks.causal(), masks.full()], ids=["causal", "full"])
-def test_heads_made_by_hand_are_named_rightly(kind, mask):
-    row = patterns(made([HEADS[kind]], mask)).table[0]
+def test_constructed_heads_are_named_rightly(kind, mask):
+    row = patterns(trace_of([HEADS[kind]], mask)).table[0]
     if kind == "next" and repr(mask) == "causal()":
         assert math.isnan(row.scores["next"].value) and row.scores["next"].count == 0
         return
@@ -106,53 +106,53 @@ MIXTURES = {
 def test_mixtures_are_not_over_claimed(mixture, share):
     a, b = (HEADS[kind] for kind in mixture)
     for mask in (masks.causal(), masks.full()):
-        row = patterns(made([share * a + (1 - share) * b], mask)).table[0]
+        row = patterns(trace_of([share * a + (1 - share) * b], mask)).table[0]
         assert row.name == "mixed" and set(row.mixture) == set(mixture)
 
 
 def test_a_blend_with_evenness_is_named_once_it_is_clear():
     for share, name in ((0.3, "none"), (0.55, "none"), (0.7, "previous"), (1.0, "previous")):
-        row = patterns(made([share * HEADS["previous"] + (1 - share) * HEADS["uniform"]], masks.full())).table[0]
+        row = patterns(trace_of([share * HEADS["previous"] + (1 - share) * HEADS["uniform"]], masks.full())).table[0]
         assert row.name == name
         assert row.scores["previous"].lift == pytest.approx(share, abs=1e-6)
 
 
 def test_neighbours_together_are_local_and_two_columns_are_columns():
     half = 0.5 * HEADS["previous"] + 0.5 * HEADS["self"]
-    row = patterns(made([half], masks.causal())).table[0]
+    row = patterns(trace_of([half], masks.causal())).table[0]
     assert row.name == "local" and row.distance == pytest.approx(0.5)
     ends = 0.5 * HEADS["first"] + 0.5 * only(N, lambda i: [5])
-    row = patterns(made([ends], masks.full())).table[0]
+    row = patterns(trace_of([ends], masks.full())).table[0]
     assert row.name == "columns" and set(row.keys) >= {0, 5}
 
 
 def test_a_head_at_the_first_token_is_no_duplicate_head_although_that_token_repeats():
     words = "a b a c a d a e a".split()
     head = only(9, lambda i: [0])
-    row = patterns(made([head], masks.causal(), keys=tokens_of(words))).table[0]
+    row = patterns(trace_of([head], masks.causal(), keys=tokens_of(words))).table[0]
     assert row.scores["duplicate"].value == pytest.approx(0.25 * (1 + 1 + 1 + 1)) and row.name == "first"
 
 
 def test_a_head_that_looks_at_commas_is_no_duplicate_head_although_commas_repeat():
     words = "a , b , c , d , e".split()
     head = only(9, lambda i: [j for j in (1, 3, 5, 7) if j < i] or [0])
-    row = patterns(made([head], masks.causal(), keys=tokens_of(words))).table[0]
+    row = patterns(trace_of([head], masks.causal(), keys=tokens_of(words))).table[0]
     assert row.scores["duplicate"].value == pytest.approx(1) and row.name == "punctuation"
 
 
 def test_two_queries_name_nothing():
     keys = tokens_of("a b c".split())
-    row = patterns(made([only(3, lambda i: [i - 1])], masks.causal(), keys=keys)).table[0]
+    row = patterns(trace_of([only(3, lambda i: [i - 1])], masks.causal(), keys=keys)).table[0]
     assert row.scores["previous"].value == pytest.approx(1) and row.scores["previous"].count == 2
     assert row.name == "none"
 
 
-def test_what_a_text_cannot_show_is_said():
+def test_kinds_that_a_text_cannot_show_have_no_score():
     keys = tokens_of("one two three four five".split())
-    found = patterns(made([np.full((5, 5), 0.2)], masks.causal(), keys=keys))
+    scored = patterns(trace_of([np.full((5, 5), 0.2)], masks.causal(), keys=keys))
     for kind in ("next", "duplicate", "induction", "punctuation"):
-        assert math.isnan(found.table[0].scores[kind].value) and found.best(kind) == []
-    assert "this text can't show it" in found.show("en") and "这段文本看不出来" in found.show("zh")
+        assert math.isnan(scored.table[0].scores[kind].value) and scored.best(kind) == []
+    assert "this text can't show it" in scored.show("en") and "这段文本看不出来" in scored.show("zh")
 
 
 CROSS = {
@@ -167,12 +167,12 @@ CROSS = {
 
 
 @pytest.mark.parametrize("kind", CROSS)
-def test_cross_attention_made_by_hand_is_named_rightly(kind):
+def test_constructed_cross_attention_is_named_rightly(kind):
     queries = tokens_of(list("abcdefghijklmn"))
     keys = tokens_of(WORDS[:20])
-    found = patterns(made([CROSS[kind]], masks.full(), part="cross", keys=keys, queries=queries))
-    assert found.kinds == OF_CROSS and found.table[0].name == kind
-    assert math.isnan(found.table[0].distance)
+    scored = patterns(trace_of([CROSS[kind]], masks.full(), part="cross", keys=keys, queries=queries))
+    assert scored.kinds == OF_CROSS and scored.table[0].name == kind
+    assert math.isnan(scored.table[0].distance)
 
 
 def slowly(table, allowed, tokens_q, tokens_k, real_q, real_k, cross):
@@ -198,38 +198,38 @@ def slowly(table, allowed, tokens_q, tokens_k, real_q, real_k, cross):
             "induction": 0 < j < at and ids[j - 1] == ids[at] if at < len(ids) and j < len(ids) else False,
         }[kind]
 
-    made = {}
-    asking = [i for i in range(n) if real_q[i] and allowed[i].sum() >= 2]
+    expected = {}
+    counted = [i for i in range(n) if real_q[i] and allowed[i].sum() >= 2]
     for kind in OF_CROSS if cross else OF_SELF:
         if kind in ("columns", "uniform", "monotone"):
             continue
         values, evens = [], []
-        for i in asking:
-            seen = [j for j in range(m) if allowed[i, j]]
-            right = [j for j in seen if counts(kind, i, j)]
-            if 0 < len(right) < len(seen):
+        for i in counted:
+            visible = [j for j in range(m) if allowed[i, j]]
+            right = [j for j in visible if counts(kind, i, j)]
+            if 0 < len(right) < len(visible):
                 values.append(sum(table[i, j] for j in right))
-                evens.append(len(right) / len(seen))
-        made[kind] = (np.mean(values), np.mean(evens), len(values)) if values else (np.nan, np.nan, 0)
+                evens.append(len(right) / len(visible))
+        expected[kind] = (np.mean(values), np.mean(evens), len(values)) if values else (np.nan, np.nan, 0)
     even = allowed / np.maximum(allowed.sum(-1, keepdims=True), 1)
-    tops = [np.sort(t[asking].sum(0))[::-1][:COLUMNS].sum() / len(asking) for t in (table, even)]
-    made["columns"] = (*tops, len(asking))
+    tops = [np.sort(t[counted].sum(0))[::-1][:COLUMNS].sum() / len(counted) for t in (table, even)]
+    expected["columns"] = (*tops, len(counted))
     ratios = []
-    for i in asking:
+    for i in counted:
         w = table[i][table[i] > 0]
         mass = w.sum()
         ratios.append(mass * -(w / mass * np.log(w / mass)).sum() / np.log(allowed[i].sum()))
-    made["uniform"] = (np.mean(ratios), 1.0, len(asking))
+    expected["uniform"] = (np.mean(ratios), 1.0, len(counted))
     if cross:
 
         def best(t):
             so_far = np.zeros(m)
-            for i in asking:
+            for i in counted:
                 so_far = np.array([t[i, j] + so_far[: j + 1].max() for j in range(m)])
-            return so_far.max() / len(asking)
+            return so_far.max() / len(counted)
 
-        made["monotone"] = (best(table), best(even), len(asking))
-    return made
+        expected["monotone"] = (best(table), best(even), len(counted))
+    return expected
 
 
 SETTINGS = {
@@ -266,14 +266,14 @@ def test_scores_are_their_slow_definition(setting, more, block, monkeypatch):
     for item in range(2):
         length = m if lengths is None else lengths[item]
         words = ["[CLS]", *("the the , cat . the cat , a the".split() * 3)][:length]
-        given = tokens_of(words, special=("[CLS]",))
+        sentence = tokens_of(words, special=("[CLS]",))
         fill = ("[PAD]",) * (m - length)
-        tokens = Tokens(given.pieces + fill, given.special + (True,) * len(fill), given.ids)
+        tokens = Tokens(sentence.pieces + fill, sentence.special + (True,) * len(fill), sentence.ids)
         keys.append(tokens)
         queries.append(tokens_of(list("abcdefg")) if cross else Tokens(tokens.pieces[m - n :], tokens.special[m - n :]))
     if not cross and n == m:
         queries = keys
-    found = Trace({part: [call]}, {part: queries}, {part: keys})
+    recorded = Trace({part: [call]}, {part: queries}, {part: keys})
     done = from_qkv(
         *(t.numpy() for t in (q, k, k)),
         mask=call.allowed().numpy(),
@@ -283,7 +283,7 @@ def test_scores_are_their_slow_definition(setting, more, block, monkeypatch):
         sinks=None if call.sinks is None else call.sinks.numpy(),
     )
     for item in range(2):
-        table = patterns(found, batch=item)
+        table = patterns(recorded, batch=item)
         assert len(table.table) == 6
         length = m if lengths is None else lengths[item]
         real_k = np.arange(m) < length
@@ -314,40 +314,40 @@ def test_padding_on_either_side_changes_nothing(rule):
     alone = Trace({"decoder": [Call(q, k, k, rule, 1.0)]}, {"decoder": [tokens]}, {"decoder": [tokens]})
     true = patterns(alone)
     junk = 5 * torch.randn(1, 4, 3, 8).double()
-    for left in (False, True):
-        wide_q, wide_k = ((junk[:, : t.shape[1]], t) if left else (t, junk[:, : t.shape[1]]) for t in (q, k))
-        real = torch.arange(12)[None] >= 3 if left else torch.arange(12)[None] < 9
+    for pads_first in (False, True):
+        wide_q, wide_k = ((junk[:, : t.shape[1]], t) if pads_first else (t, junk[:, : t.shape[1]]) for t in (q, k))
+        real = torch.arange(12)[None] >= 3 if pads_first else torch.arange(12)[None] < 9
         mask = rule & masks.padding(real)
         call = Call(torch.cat(wide_q, 2), torch.cat(wide_k, 2), torch.cat(wide_k, 2), mask, 1.0)
         fill = ("<pad>",) * 3
-        if left:
+        if pads_first:
             padded = Tokens(fill + tokens.pieces, (True,) * 3 + tokens.special, (9, 9, 9, *tokens.ids))
         else:
             padded = Tokens(tokens.pieces + fill, tokens.special + (True,) * 3, tokens.ids)
-        found = patterns(Trace({"decoder": [call]}, {"decoder": [padded]}, {"decoder": [padded]}))
-        assert found.show("en").splitlines()[0] == true.show("en").splitlines()[0]  # 9 tokens, not 12
-        for row, other in zip(true.table, found.table, strict=True):
+        scored = patterns(Trace({"decoder": [call]}, {"decoder": [padded]}, {"decoder": [padded]}))
+        assert scored.show("en").splitlines()[0] == true.show("en").splitlines()[0]  # 9 tokens, not 12
+        for row, other in zip(true.table, scored.table, strict=True):
             assert row.name == other.name and row.distance == pytest.approx(other.distance)
             for kind in OF_SELF:
                 a, b = row.scores[kind], other.scores[kind]
-                assert a.count == b.count, (left, kind)
+                assert a.count == b.count, (pads_first, kind)
                 np.testing.assert_allclose((a.value, a.baseline), (b.value, b.baseline), atol=1e-12)
 
 
 def test_the_padding_that_a_decoder_starts_from_is_a_token_like_others():
     keys = Tokens(("<pad>", " a", " b", " c", " d"), (True, *[False] * 4), (9, 1, 2, 3, 4))
-    row = patterns(made([only(5, lambda i: [0])], masks.causal(), keys=keys)).table[0]
+    row = patterns(trace_of([only(5, lambda i: [0])], masks.causal(), keys=keys)).table[0]
     assert row.name == "first" and row.scores["first"].count == 4
 
 
 def test_weights_of_a_layer_are_those_of_its_heads():
     torch.manual_seed(0)
     model = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, n_kv_head=2, position="alibi", window=5))
-    found = trace(model, [[3, 1, 4, 1, 5, 9, 2, 6, 5], [2, 7, 1]])
+    recorded = trace(model, [[3, 1, 4, 1, 5, 9, 2, 6, 5], [2, 7, 1]])
     for item in (0, 1):
-        shares, _, entropy = weights(found.calls["decoder"][1], item, slice(2, 7))
+        shares, _, entropy = weights(recorded.calls["decoder"][1], item, slice(2, 7))
         for head in range(6):
-            true = found.map(1, head, batch=item)[2:7]
+            true = recorded.map(1, head, batch=item)[2:7]
             np.testing.assert_allclose(shares[head], true, atol=1e-6)
             logs = np.log(np.where(true > 0, true, 1))
             np.testing.assert_allclose(entropy[head], -(true * logs).sum(-1), atol=1e-5)
@@ -360,9 +360,9 @@ def test_a_query_that_may_see_nothing_gives_nothing_and_counts_nowhere():
     tokens = tokens_of("a b c d e f g h i".split())
     call = Call(q, q, q, masks.dense(allowed), 1.0)
     assert not weights(call, 0, slice(3, 6))[0][:, 1].any()
-    found = patterns(Trace({"decoder": [call]}, {"decoder": [tokens]}, {"decoder": [tokens]}))
-    assert [row.scores["previous"].count for row in found.table] == [7, 7]
-    assert [row.scores["columns"].count for row in found.table] == [7, 7]
+    scored = patterns(Trace({"decoder": [call]}, {"decoder": [tokens]}, {"decoder": [tokens]}))
+    assert [row.scores["previous"].count for row in scored.table] == [7, 7]
+    assert [row.scores["columns"].count for row in scored.table] == [7, 7]
 
 
 def test_layers_may_have_masks_of_their_own():
@@ -373,21 +373,21 @@ def test_layers_may_have_masks_of_their_own():
     together = patterns(Trace({"decoder": calls}, tokens, tokens)).table
     for layer, call in enumerate(calls):
         alone = patterns(Trace({"decoder": [call]}, tokens, tokens)).table
-        for one, other in zip(together[2 * layer : 2 * layer + 2], alone, strict=True):
-            assert repr(one.scores) == repr(other.scores) and one.layer == layer
+        for row, other in zip(together[2 * layer : 2 * layer + 2], alone, strict=True):
+            assert repr(row.scores) == repr(other.scores) and row.layer == layer
 
 
-def test_asking():
-    found = patterns(made([HEADS["previous"], HEADS["first"], HEADS["induction"]], masks.causal()))
-    assert [row.place for row in found.best("induction", 1)] == ["0.2"]
-    assert [row.head for row in found.named("first")] == [1]
-    assert found.array("previous").shape == (1, 3) and found.array("previous", "lift")[0, 0] == pytest.approx(1)
+def test_table_best_named_and_array():
+    scored = patterns(trace_of([HEADS["previous"], HEADS["first"], HEADS["induction"]], masks.causal()))
+    assert [row.place for row in scored.best("induction", 1)] == ["0.2"]
+    assert [row.head for row in scored.named("first")] == [1]
+    assert scored.array("previous").shape == (1, 3) and scored.array("previous", "lift")[0, 0] == pytest.approx(1)
     with pytest.raises(ValueError, match=r"kind 'inducton' is not one of .* did you mean 'induction'"):
-        found.best("inducton")
-    english, chinese = found.show("en"), found.show("zh")
+        scored.best("inducton")
+    english, chinese = scored.show("en"), scored.show("zh")
     assert "0.0 1.00 (" in english and "previous token" in english and "前一个词元" in chinese
-    assert str(found) in (english, chinese)
-    assert {row.name for row in found.table} <= {*KINDS, "mixed", "none"}
+    assert str(scored) in (english, chinese)
+    assert {row.name for row in scored.table} <= {*KINDS, "mixed", "none"}
 
 
 def test_bytes_of_a_comma_are_punctuation():
@@ -396,7 +396,7 @@ def test_bytes_of_a_comma_are_punctuation():
 
     tokens = reader_of(Bytes.make()).tokens(Bytes.make().encode("你，b.c"))  # 3 + 3 + 1 + 1 + 1 bytes
     head = only(9, lambda i: [j for j in (3, 4, 5, 7) if j <= i])
-    row = patterns(made([head], masks.causal(), keys=tokens)).table[0]
+    row = patterns(trace_of([head], masks.causal(), keys=tokens)).table[0]
     assert row.name == "punctuation" and row.scores["punctuation"].count == 6
 
 
@@ -405,11 +405,11 @@ def test_all_is_computed_where_the_model_is(kind):
     torch.manual_seed(0)
     model = Transformer(Config(kind=kind, vocab=30, width=32, n_layer=2, n_head=4, position="alibi"))
     rows = [[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5]]
-    found = trace(model, rows, target=[[7, 1, 8], [2, 8]] if kind == "encoder-decoder" else None)
-    for part in found.parts:
-        true = patterns(found, part=part, batch=1)
+    recorded = trace(model, rows, target=[[7, 1, 8], [2, 8]] if kind == "encoder-decoder" else None)
+    for part in recorded.parts:
+        true = patterns(recorded, part=part, batch=1)
         with Elsewhere():
-            same = patterns(found, part=part, batch=1)
+            same = patterns(recorded, part=part, batch=1)
         assert same.show("en") == true.show("en")
 
 
@@ -421,19 +421,21 @@ def shipped(name="cat-smollm2", part=None):
 
 
 def test_a_notebook_shows_a_short_table_and_everything_is_still_there():
-    found = shipped()
-    assert len(repr(found)) < 300 and "\n" not in repr(found) and "270 heads" in repr(found)
-    assert max(len(repr(row)) for row in found.table) < 120
-    shown = found._repr_html_()
-    assert shown.count("<tr>") == 1 + len(found.kinds) + 2 and len(shown) < 6000
-    assert len(found.table) == 270 and all(set(row.scores) == set(found.kinds) for row in found.table)
+    scored = shipped()
+    assert len(repr(scored)) < 300 and "\n" not in repr(scored) and "270 heads" in repr(scored)
+    assert max(len(repr(row)) for row in scored.table) < 120
+    html = scored._repr_html_()
+    assert html.count("<tr>") == 1 + len(scored.kinds) + 2 and len(html) < 6000
+    assert len(scored.table) == 270 and all(set(row.scores) == set(scored.kinds) for row in scored.table)
 
 
 def test_a_table_of_tokens_that_look_like_tags_is_safe():
     words = ("<b>", "</table>", "&amp;", *"abcdefgh")
     tokens = Tokens(words)
-    found = patterns(made([only(11, lambda i: [1, 2])], masks.full(), keys=tokens))
-    assert "<b>" not in found._repr_html_() and "</table>" not in found._repr_html_()[:-200].replace("</table><p>", "")
+    scored = patterns(trace_of([only(11, lambda i: [1, 2])], masks.full(), keys=tokens))
+    assert "<b>" not in scored._repr_html_() and "</table>" not in scored._repr_html_()[:-200].replace(
+        "</table><p>", ""
+    )
 
 
 def both_wide(n=20):
@@ -444,26 +446,26 @@ def both_wide(n=20):
 NEAREST = {
     "a real decoder": lambda: shipped(),
     "a real translator": lambda: shipped("weather-opus-zh-en", "cross"),
-    "narrower": lambda: patterns(made([HEADS["previous"], HEADS["self"]], masks.causal())),
-    "two wide kinds": lambda: patterns(made([both_wide()], masks.causal(), keys=tokens_of(WORDS[:20]))),
-    "even": lambda: patterns(made([np.full((N, N), 1 / N)], masks.full())),
-    "short": lambda: patterns(made([only(3, lambda i: [i - 1])], masks.causal(), keys=tokens_of(WORDS[:3]))),
+    "narrower": lambda: patterns(trace_of([HEADS["previous"], HEADS["self"]], masks.causal())),
+    "two wide kinds": lambda: patterns(trace_of([both_wide()], masks.causal(), keys=tokens_of(WORDS[:20]))),
+    "even": lambda: patterns(trace_of([np.full((N, N), 1 / N)], masks.full())),
+    "short": lambda: patterns(trace_of([only(3, lambda i: [i - 1])], masks.causal(), keys=tokens_of(WORDS[:3]))),
 }
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", NEAREST)
-def test_where_no_head_is_named_it_is_said_why_not_the_nearest(name, lang):
+def test_where_no_head_is_named_the_nearest_is_explained(name, lang):
     """Whoever reads a score of 1.00 and no head beside it must find out why: counted elsewhere, or not enough, or unsure."""
-    found = NEAREST[name]()
-    told = dict(zip((*found.kinds, "mixed", "none"), found.show(lang, columns=200).splitlines()[1:-1], strict=True))
-    for kind in found.kinds:
-        if found.named(kind) or not found.best(kind):
+    scored = NEAREST[name]()
+    lines = dict(zip((*scored.kinds, "mixed", "none"), scored.show(lang, columns=200).splitlines()[1:-1], strict=True))
+    for kind in scored.kinds:
+        if scored.named(kind) or not scored.best(kind):
             continue
-        row = found.best(kind, 1)[0]
+        row = scored.best(kind, 1)[0]
         score, value = row.scores[kind], f"{row.place} {row.scores[kind].value:.2f}"
         enough = score.value >= EVEN if kind == "uniform" else score.lift >= CLEAR
-        if score.count < FEW:
+        if score.count < MIN_QUERIES:
             why = "highest: {head}, on {count} tokens only"
         elif not enough:
             why = (
@@ -475,17 +477,17 @@ def test_where_no_head_is_named_it_is_said_why_not_the_nearest(name, lang):
                 if row.name == "none"
                 else "highest: {head}, counted as “{kind}”"
             )
-            assert row.name == "none" or say(CALLED[row.name], lang) in told[kind]
+            assert row.name == "none" or say(CALLED[row.name], lang) in lines[kind]
         sentence = say(why, lang, head="|", kind="|", count=score.count)
-        assert value in told[kind] and all(piece in told[kind] for piece in sentence.split("|"))
+        assert value in lines[kind] and all(piece in lines[kind] for piece in sentence.split("|"))
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("columns", [60, 100, 200])
-def test_lines_fit_unless_one_head_alone_is_wider(lang, columns):
-    found = shipped()
-    lines = found.show(lang, columns=columns).splitlines()[1:-1]
-    alone = found.show(lang, most=1, columns=columns).splitlines()[1:-1]
-    for line, one in zip(lines, alone, strict=True):
-        assert text_grid.width(line) <= columns or line == one
-    assert sum(map(len, found.show(lang, columns=400).splitlines())) > sum(map(len, alone))
+def test_lines_fit_unless_a_single_head_is_wider(lang, columns):
+    scored = shipped()
+    lines = scored.show(lang, columns=columns).splitlines()[1:-1]
+    alone = scored.show(lang, most=1, columns=columns).splitlines()[1:-1]
+    for line, head in zip(lines, alone, strict=True):
+        assert text_grid.width(line) <= columns or line == head
+    assert sum(map(len, scored.show(lang, columns=400).splitlines())) > sum(map(len, alone))

@@ -37,7 +37,7 @@ HEADS = {
 }
 
 
-def made(*layers, part="decoder"):
+def trace_of(*layers, part="decoder"):
     """A trace whose layers have these heads, one head each; their weights are written into the bias."""
     q = torch.zeros(1, 1, N, 4)
     calls = [
@@ -49,21 +49,21 @@ def made(*layers, part="decoder"):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_a_head_looks_as_it_was_made(name):
+def test_a_head_has_looks_of_its_kind(name):
     kind = "repeat" if name == "follows" else name
-    one = made(HEADS[name]).survey().heads[0][0][0]
-    told = one.looks
-    assert set(told) == set(KINDS)
-    assert max(told, key=told.get) == kind and told[kind] > 0.25
-    assert sum(share for other, share in told.items() if other != kind) < 0.15
+    look = trace_of(HEADS[name]).survey().heads[0][0][0]
+    kinds = look.looks
+    assert set(kinds) == set(KINDS)
+    assert max(kinds, key=kinds.get) == kind and kinds[kind] > 0.25
+    assert sum(share for other, share in kinds.items() if other != kind) < 0.15
     # What a head gives to the first token is no look at all.
     real = sum(HEADS[name][i, 1:i].sum() for i in range(N)) / N
-    assert sum(told.values()) == pytest.approx(real, abs=1e-4)
+    assert sum(kinds.values()) == pytest.approx(real, abs=1e-4)
 
 
-def test_looks_into_the_other_text_are_of_one_kind():
-    one = made(HEADS["far"], part="cross").survey().heads[0][0][0]
-    assert [kind for kind, share in one.looks.items() if share] == ["cross"]
+def test_looks_into_the_other_text_have_their_own_kind():
+    look = trace_of(HEADS["far"], part="cross").survey().heads[0][0][0]
+    assert [kind for kind, share in look.looks.items() if share] == ["cross"]
 
 
 def random(
@@ -111,90 +111,95 @@ SHAPES = {
 }
 
 
-ROADS = {
+METHODS = {
     "one block": dict(BLOCK=1 << 20, LARGE=1 << 40),
     "blocks of a few rows": dict(BLOCK=500, LARGE=1 << 40),
     "one tile": dict(LARGE=0),
-    "tiles of a few rows and keys": dict(LARGE=0, TILE=(20, 40), FEW=3),
-    "tiles of one cell": dict(LARGE=0, TILE=(1, 1), FEW=1),
+    "tiles of a few rows and keys": dict(LARGE=0, TILE=(20, 40), GROUP=3),
+    "tiles of one cell": dict(LARGE=0, TILE=(1, 1), GROUP=1),
 }
 
 
 TINY = "tiles of one cell"  # thousands of them
-EVERY = [(name, road) for name in SHAPES for road in ROADS]
+EVERY = [(name, method) for name in SHAPES for method in METHODS]
 
 
 @pytest.mark.parametrize(
-    "name, road",
+    "name, method",
     [
         pytest.param(*each, marks=[pytest.mark.slow] if each[1] == TINY and each[0] not in ("causal", "short") else [])
         for each in EVERY
     ],
 )
-def test_one_pass_finds_what_the_exact_maps_say(name, road, monkeypatch):
+def test_a_single_pass_equals_the_exact_maps(name, method, monkeypatch):
     """The picture is the map's largest weights, the link its largest entry, telling the largest away from neighbours."""
-    for what, value in ROADS[road].items():
+    for what, value in METHODS[method].items():
         monkeypatch.setattr(layer_scan, what, value)
-    given = dict(SHAPES[name])
+    shape = dict(SHAPES[name])
     if name == "cached":
-        given["m"] = 150
-    found = random(**given)
-    part = found.parts[0]
-    looked = found.survey()
+        shape["m"] = 150
+    recorded = random(**shape)
+    part = recorded.parts[0]
+    looked = recorded.survey()
     for item in range(2):
-        asking, asked = (np.array(found.tokens(part, item, keys=side).special) for side in (False, True))
-        for head, one in enumerate(looked.heads[item][0]):
-            table = found.map(0, head, part=part, batch=item)
-            pooled = found.map(0, head, bins=64, pool="max", part=part, batch=item)
-            assert one.picture.shape == pooled.shape
-            assert np.abs(one.picture / 255 - np.sqrt(pooled)).max() <= 0.5 / 255 + 1e-5
-            shares = table[~asking].astype(float)
+        special_queries, special_keys = (
+            np.array(recorded.tokens(part, item, keys=side).special) for side in (False, True)
+        )
+        for head, look in enumerate(looked.heads[item][0]):
+            table = recorded.map(0, head, part=part, batch=item)
+            pooled = recorded.map(0, head, bins=64, pool="max", part=part, batch=item)
+            assert look.picture.shape == pooled.shape
+            assert np.abs(look.picture / 255 - np.sqrt(pooled)).max() <= 0.5 / 255 + 1e-5
+            shares = table[~special_queries].astype(float)
             shares /= shares.sum(1, keepdims=True).clip(1e-30)  # what a sink leaves
             spread = -(shares * np.log(shares.clip(1e-30))).sum(1)
-            assert one.entropy == pytest.approx(spread.mean() if len(spread) else 0, abs=2e-5)
-            if one.left is not None:  # by tiles alone
-                told = table.astype(float)[:, ~asked & (np.arange(len(asked)) > 0) if part != "cross" else ~asked].sum(
-                    1
+            assert look.entropy == pytest.approx(spread.mean() if len(spread) else 0, abs=2e-5)
+            if look.left is not None:  # by tiles alone
+                linkable = table.astype(float)[
+                    :, ~special_keys & (np.arange(len(special_keys)) > 0) if part != "cross" else ~special_keys
+                ].sum(1)
+                is_finite = ~np.isnan(look.left.numpy())
+                assert (
+                    np.abs(look.left.numpy() - linkable)[is_finite].max(initial=0) < 1e-5
+                    and not linkable[~is_finite].any()
                 )
-                known = ~np.isnan(one.left.numpy())
-                assert np.abs(one.left.numpy() - told)[known].max(initial=0) < 1e-5 and not told[~known].any()
-            table = table * ~asking[:, None] * ~asked
-            place, key = (np.arange(size) + table.shape[1] - size for size in table.shape)
+            table = table * ~special_queries[:, None] * ~special_keys
+            position, key = (np.arange(size) + table.shape[1] - size for size in table.shape)
             if part != "cross":
-                table = table * (key > 0) * (place[:, None] != key)
+                table = table * (key > 0) * (position[:, None] != key)
             if table.max() <= 1e-4:
-                assert one.link is None
+                assert look.link is None
             else:
-                i, j, share = one.link
+                i, j, share = look.link
                 assert share == pytest.approx(table.max(), abs=1e-5) and table[i, j] == pytest.approx(share, abs=1e-5)
-            assert sum(one.looks.values()) == pytest.approx(table.max(1).mean(), abs=1e-5)
-            far = table.max(initial=0, where=abs(place[:, None] - key) > 1)
-            assert one.telling == pytest.approx(table.max(1).mean() if part == "cross" else far, abs=1e-5)
+            assert sum(look.looks.values()) == pytest.approx(table.max(1).mean(), abs=1e-5)
+            far = table.max(initial=0, where=abs(position[:, None] - key) > 1)
+            assert look.telling == pytest.approx(table.max(1).mean() if part == "cross" else far, abs=1e-5)
 
 
 def test_neighbours_are_characters_not_their_bytes():
     """Twelve tokens that are four characters: a token's neighbours are all bytes of the characters beside its own."""
     whole = tuple((sign, 3 * i, 3 * i + 3) for i, sign in enumerate("我爱北京"))
-    found = random(n=12, whole=whole)
-    for head, one in enumerate(found.survey().heads[0][0]):
-        table, group = found.map(0, head), np.arange(12) // 3
+    recorded = random(n=12, whole=whole)
+    for head, look in enumerate(recorded.survey().heads[0][0]):
+        table, group = recorded.map(0, head), np.arange(12) // 3
         far = table.max(initial=0, where=(abs(group[:, None] - group) > 1) & (np.arange(12) > 0))
-        assert one.telling == pytest.approx(far, abs=1e-6)
+        assert look.telling == pytest.approx(far, abs=1e-6)
 
 
 def test_every_head_is_looked_at_once(monkeypatch):
     """Choosing a head and writing its page use one survey: no map is computed twice."""
-    found = made(HEADS["far"], HEADS["near"])
-    told, blocks = [], []
+    recorded = trace_of(HEADS["far"], HEADS["near"])
+    reports, blocks = [], []
     whole = layer_scan.attention_maps.shares
     monkeypatch.setattr(layer_scan.attention_maps, "shares", lambda *at: blocks.append(at) or whole(*at))
-    assert found.survey("decoder", lambda *at: told.append(at)).most_telling(range(2), [0]) == (0, 0)
-    carry(found, 10**7)
-    assert len(blocks) == 2 and told == [(1, 2), (2, 2)]
+    assert recorded.survey("decoder", lambda *at: reports.append(at)).most_telling(range(2), [0]) == (0, 0)
+    carry(recorded, 10**7)
+    assert len(blocks) == 2 and reports == [(1, 2), (2, 2)]
 
 
 def test_kinds_take_turns():
-    found = {
+    looks = {
         ("decoder", 0): {"beside": 0.95},
         ("decoder", 1): {"beside": 0.99, "near": 0.3},
         ("decoder", 2): {"beside": 0.9},
@@ -204,12 +209,12 @@ def test_kinds_take_turns():
         ("cross", 0): {"cross": 0.5},
         ("cross", 1): {"cross": 0.7},
     }
-    order = in_turn(found)
+    order = in_turn(looks)
     # repeat, far, near, beside, cross; then beside and cross again, and at last what nobody names.
     assert [f"{part[0]}{layer}" for part, layer in order] == ["d4", "d3", "d1", "d0", "c1", "d2", "c0", "d5"]
 
 
-def test_layers_asked_for_come_first_then_linked_ones():
+def test_requested_layers_come_first_then_linked_layers():
     looks = {("decoder", i): {"beside": 0.9 - i / 10} for i in range(4)}
     assert [layer for _, layer in _order([3], [("decoder", 2)], looks)] == [3, 2, 0, 1]
 
@@ -217,22 +222,22 @@ def test_layers_asked_for_come_first_then_linked_ones():
 def test_a_page_carries_layers_that_differ(monkeypatch):
     """Four layers that look beside them, and one of each other kind: with room for four, one of each is carried."""
     names = ["beside", "beside", "near", "beside", "far", "beside", "repeat"]
-    found = made(*(HEADS[name] for name in names))
-    chosen = []
-    monkeypatch.setattr(carrying, "_tensors", lambda trace, carried, order: chosen.append([at[1] for at in order]))
-    carry(found, 10**7)
-    carry(found, 10**7, focus=(20, 17))
-    carry(found, 10**7, layers=[3], focus=(20, 17))
-    assert {names[layer] for layer in chosen[0][:4]} == {"beside", "near", "far", "repeat"}
-    assert chosen[1][0] == 2 and found.find(20, 17)[0][2] > LINKED  # three back: the layer that looks near
-    assert chosen[2][:2] == [3, 2]
-    assert all(sorted(order) == list(range(7)) for order in chosen)
+    recorded = trace_of(*(HEADS[name] for name in names))
+    orders = []
+    monkeypatch.setattr(carrying, "_tensors", lambda trace, carried, order: orders.append([at[1] for at in order]))
+    carry(recorded, 10**7)
+    carry(recorded, 10**7, focus=(20, 17))
+    carry(recorded, 10**7, layers=[3], focus=(20, 17))
+    assert {names[layer] for layer in orders[0][:4]} == {"beside", "near", "far", "repeat"}
+    assert orders[1][0] == 2 and recorded.find(20, 17)[0][2] > LINKED  # three back: the layer that looks near
+    assert orders[2][:2] == [3, 2]
+    assert all(sorted(order) == list(range(7)) for order in orders)
 
 
 @pytest.mark.parametrize("tile", [512, 7], ids=["one tile", "tiles of a few rows"])
 @pytest.mark.parametrize("n", [1, 40, 150])
 @pytest.mark.parametrize("delta", [False, True])
-def test_one_pass_over_a_mixer_finds_what_the_exact_maps_say(delta, n, tile, monkeypatch):
+def test_a_single_pass_over_a_mixer_equals_the_exact_maps(delta, n, tile, monkeypatch):
     """By size, with the sign: the picture is the map's largest weights, the link its largest of other tokens, the looks'
     kinds are shares of a row's sizes."""
     monkeypatch.setattr(mixing, "TILE", (tile, tile + 2))
@@ -244,28 +249,28 @@ def test_one_pass_over_a_mixer_finds_what_the_exact_maps_say(delta, n, tile, mon
     resets = torch.arange(n).expand(2, n) == n // 2
     call = Mixing(q, k, v, decay, 0.5, write if delta else None, resets=resets)
     side = {"mixers": [Tokens(tuple(f" w{i % 30}" for i in range(n)), tuple(i == 3 for i in range(n)))] * 2}
-    found, told = Trace({"mixers": [call]}, side, side), []
-    looked = found.survey("mixers", lambda *at: told.append(at))
-    assert told == [(i, 4) for i in (1, 2, 3, 4)]
+    recorded, reports = Trace({"mixers": [call]}, side, side), []
+    looked = recorded.survey("mixers", lambda *at: reports.append(at))
+    assert reports == [(i, 4) for i in (1, 2, 3, 4)]
     for item in range(2):
         for head in range(2):
-            one, table = looked.heads[item][0][head], found.map(0, head, batch=item)
-            cells = found.map(0, head, batch=item, bins=64, pool="max")
-            assert one.top == pytest.approx(np.abs(table).max(), rel=1e-5)
-            shades = (one.picture.astype(float) - 128) / 127
-            assert np.abs(np.sign(shades) * shades**2 * one.top - cells).max() <= one.top / 120
+            look, table = looked.heads[item][0][head], recorded.map(0, head, batch=item)
+            cells = recorded.map(0, head, batch=item, bins=64, pool="max")
+            assert look.top == pytest.approx(np.abs(table).max(), rel=1e-5)
+            shades = (look.picture.astype(float) - 128) / 127
+            assert np.abs(np.sign(shades) * shades**2 * look.top - cells).max() <= look.top / 120
             total, other = np.abs(table).sum(1), table.copy()
             shares = np.delete(np.abs(table) / total[:, None], 3, 0) if n > 3 else np.abs(table) / total[:, None]
             spread = -(shares * np.log(shares.clip(1e-30))).sum(1).mean()
-            assert one.entropy == pytest.approx(spread, abs=1e-4)
+            assert look.entropy == pytest.approx(spread, abs=1e-4)
             other[:, 3:4] = other[3:4] = 0
             np.fill_diagonal(other, 0)
             if n == 1:
-                assert one.link is None
+                assert look.link is None
                 continue
-            i, j, weight = one.link
+            i, j, weight = look.link
             assert (i, j) == np.unravel_index(np.abs(other).argmax(), other.shape)
             assert weight == pytest.approx(other[i, j], rel=1e-4)
-            assert sum(one.looks.values()) == pytest.approx((np.abs(other).max(1) / total).sum() / n, abs=1e-5)
+            assert sum(look.looks.values()) == pytest.approx((np.abs(other).max(1) / total).sum() / n, abs=1e-5)
             far = np.abs(np.tril(cells, -2)).sum() / np.abs(cells).sum()
-            assert one.telling == pytest.approx(far, abs=1e-5)
+            assert look.telling == pytest.approx(far, abs=1e-5)

@@ -15,7 +15,7 @@ from qkv.tracing.record.recorder import trace
 from qkv.tracing.record.tokenizer_protocol import reader_of
 from qkv.tracing.study import conllu
 from qkv.tracing.study.conllu import Sentence, parse, shipped
-from qkv.tracing.study.syntax import _looks, align, syntax
+from qkv.tracing.study.syntax import _attended_words, align, syntax
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace
 from tests.tracing.record.elsewhere import Elsewhere
@@ -33,16 +33,16 @@ def lines(*rows):
 
 
 def test_our_own_sentences_hold_together():
-    found = shipped()
-    assert Counter(s.language for s in found) == {"en": 21, "zh": 21}
-    assert len({s.text for s in found}) == len(found)
-    relations = Counter((s.language, w.relation) for s in found for w in s.words)
+    sentences = shipped()
+    assert Counter(s.language for s in sentences) == {"en": 21, "zh": 21}
+    assert len({s.text for s in sentences}) == len(sentences)
+    relations = Counter((s.language, w.relation) for s in sentences for w in s.words)
     for lang in ("en", "zh"):
         assert relations[lang, "nsubj"] >= 20 and relations[lang, "obj"] >= 20 and relations[lang, "amod"] >= 10
         assert relations[lang, "advmod"] >= 10
-        assert sum(w.coref >= 0 for s in found for w in s.words if s.language == lang) >= 15
+        assert sum(w.coref >= 0 for s in sentences for w in s.words if s.language == lang) >= 15
     pronouns = set("it she he they them her their its that who 它 她 他 他们".split())
-    for s in found:
+    for s in sentences:
         assert sum(w.head < 0 for w in s.words) == 1
         for i, w in enumerate(s.words):
             assert s.text[w.start : w.end] == w.form
@@ -52,14 +52,14 @@ def test_our_own_sentences_hold_together():
             while s.words[at].head >= 0:  # every word hangs on the root in the end
                 at, steps = s.words[at].head, steps + 1
                 assert steps < len(s.words), s.text
-    animal = found[0]
+    animal = sentences[0]
     assert animal.text == "The animal didn't cross the street because it was too tired."
     it = next(w for w in animal.words if w.form == "it")
-    assert animal.words[it.coref].form == "animal" and found[1].words[it.coref + 5].form == "street"
+    assert animal.words[it.coref].form == "animal" and sentences[1].words[it.coref + 5].form == "street"
 
 
-def test_spaces_ranges_and_words_left_unsaid():
-    (one,) = parse(
+def test_spaces_ranges_and_empty_words():
+    (first,) = parse(
         lines(
             "# lang = fr",
             row("1-2", "du", "_", "_"),
@@ -72,15 +72,15 @@ def test_spaces_ranges_and_words_left_unsaid():
             row(5, "n't", 3, "advmod"),
         )
     )
-    assert one.text == "du paindon't" and one.language == "fr"
-    assert [(w.form, one.text[w.start : w.end]) for w in one.words] == [
+    assert first.text == "du paindon't" and first.language == "fr"
+    assert [(w.form, first.text[w.start : w.end]) for w in first.words] == [
         ("de", "du"),
         ("le", "du"),
         ("pain", "pain"),
         ("do", "do"),
         ("n't", "n't"),
     ]
-    assert [w.head for w in one.words] == [2, 2, -1, 2, 2] and one.words[3].relation == "aux"
+    assert [w.head for w in first.words] == [2, 2, -1, 2, 2] and first.words[3].relation == "aux"
 
 
 def test_windows_line_ends_a_mark_at_the_start_and_no_empty_line_at_the_end(tmp_path):
@@ -94,8 +94,8 @@ def test_windows_line_ends_a_mark_at_the_start_and_no_empty_line_at_the_end(tmp_
         + lines(row(1, "c", misc="SpaceAfter=No"), row(2, "d", 1, "obj")).rstrip("\n")
     )
     file.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
-    one, two = conllu.read(file)
-    assert one.text == "a  b" and one.words[1].start == 3 and two.text == "cd" and len(two.words) == 2
+    first, two = conllu.read(file)
+    assert first.text == "a  b" and first.words[1].start == 3 and two.text == "cd" and len(two.words) == 2
 
 
 WRONG = {
@@ -120,9 +120,9 @@ WRONG = {
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_line_is_named_in_both_languages(what):
     text, english, chinese = WRONG[what]
-    with pytest.raises(Problem, match=english) as told:
+    with pytest.raises(Problem, match=english) as caught:
         parse(text, "my.conllu")
-    assert chinese in told.value.say("zh") and "my.conllu" in told.value.say("zh")
+    assert chinese in caught.value.say("zh") and "my.conllu" in caught.value.say("zh")
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -136,10 +136,10 @@ def test_files_that_cannot_be_read(tmp_path):
 # Words and tokens
 
 
-def sentence(*forms, text=None):
-    made = parse(lines(*(row(i, form, i - 1, "obj") for i, form in enumerate(forms, 1))))[0]
+def make_sentence(*forms, text=None):
+    parsed = parse(lines(*(row(i, form, i - 1, "obj") for i, form in enumerate(forms, 1))))[0]
     if text is None:
-        return made
+        return parsed
     return parse(lines(f"# text = {text}", *(row(i, form, i - 1, "obj") for i, form in enumerate(forms, 1))))[0]
 
 
@@ -147,41 +147,41 @@ def joined(tokens, groups):
     return ["".join(tokens.pieces[i] for i in group).strip() for group in groups]
 
 
-@pytest.mark.parametrize("one", shipped(), ids=str)
-def test_every_word_gets_its_own_bytes_and_its_own_characters(one):
-    ids = Bytes.make().encode(one.text)
+@pytest.mark.parametrize("sentence", shipped(), ids=str)
+def test_every_word_gets_its_own_bytes_and_its_own_characters(sentence):
+    ids = Bytes.make().encode(sentence.text)
     tokens = reader_of(Bytes.make()).tokens(ids)
-    raw = one.text.encode()
-    for word, group in zip(one.words, align(tokens, one), strict=True):
+    raw = sentence.text.encode()
+    for word, group in zip(sentence.words, align(tokens, sentence), strict=True):
         # a space goes with the token it is in, and a byte's space is a token of its own, which is nobody's
         assert bytes(raw[i] for i in group).decode() == word.form
-    letters = Characters.make([one.text])
-    tokens = reader_of(letters).tokens(letters.encode(one.text))
-    assert joined(tokens, align(tokens, one)) == [word.form for word in one.words]
+    letters = Characters.make([sentence.text])
+    tokens = reader_of(letters).tokens(letters.encode(sentence.text))
+    assert joined(tokens, align(tokens, sentence)) == [word.form for word in sentence.words]
 
 
 def test_awkward_tokens_find_their_words():
-    one = sentence("我", "爱", "人工智能", "。", text="我爱人工智能。")
+    sentence = make_sentence("我", "爱", "人工智能", "。", text="我爱人工智能。")
     tokens = Tokens(("[CLS]", "我爱", "人", "工智", "能。", "[SEP]"), (True, *[False] * 4, True))
-    assert align(tokens, one) == [[1], [], [2, 3, 4], []]  # 我爱 is a tie, and the first word's; 能。 likewise
+    assert align(tokens, sentence) == [[1], [], [2, 3, 4], []]  # 我爱 is a tie, and the first word's; 能。 likewise
     lowered = Tokens(("[CLS]", "cafe", " de", "ja", "[SEP]"), (True, False, False, False, True))
-    assert align(lowered, sentence("Café", "Déjà")) == [[1], [2, 3]]
+    assert align(lowered, make_sentence("Café", "Déjà")) == [[1], [2, 3]]
     wide = Tokens(("a", ",", " b"))
-    assert align(wide, sentence("ａ", "，", "b")) == [[0], [1], [2]]
+    assert align(wide, make_sentence("ａ", "，", "b")) == [[0], [1], [2]]
     contracted = parse(
         lines(row("1-2", "au", "_", "_"), row(1, "à", 3, "case"), row(2, "le", 3, "det"), row(3, "lac"))
     )[0]
     assert align(Tokens(("a", "u", " lac")), contracted) == [[0, 1], [], [2]]
     nothing = Tokens(("x", "y"))
-    assert align(nothing, sentence("a", "b", "c")) == [[], [], []]
+    assert align(nothing, make_sentence("a", "b", "c")) == [[], [], []]
 
 
 def test_unknown_tokens_are_the_words_between():
     tokens = Tokens(("[CLS]", "[UNK]", " cat", "[UNK]", "."), (True, True, False, True, False), (1, 0, 5, 0, 7))
-    assert align(tokens, sentence("Zyx", "cat", "qqq", "."), unk=0) == [[1], [2], [3], [4]]
-    assert align(tokens, sentence("Zyx", "cat", "qqq", ".")) == [[], [2], [], [4]]
+    assert align(tokens, make_sentence("Zyx", "cat", "qqq", "."), unk=0) == [[1], [2], [3], [4]]
+    assert align(tokens, make_sentence("Zyx", "cat", "qqq", ".")) == [[], [2], [], [4]]
     fused = Tokens(("[UNK]", "cat"), (True, False), (0, 5))  # one token for two words: nobody's
-    assert align(fused, sentence("Zyx", "qqq", "cat"), unk=0) == [[], [], [1]]
+    assert align(fused, make_sentence("Zyx", "qqq", "cat"), unk=0) == [[], [], [1]]
 
 
 # Heads
@@ -195,16 +195,16 @@ class Spaced:
 
 def fake(monkeypatch, make, *, mask=None, special=False, heads=3):
     """`trace` answers with heads made by hand: make(sentence) → (heads, words, words), over two tokens per word."""
-    by_text = {one.text: one for one in shipped()}
+    by_text = {sentence.text: sentence for sentence in shipped()}
 
     def answer(request):
-        text = request.given
-        one = by_text[text.lstrip("\n")]
-        table = torch.as_tensor(np.stack(make(one)))  # (H, W, W)
+        text = request.source
+        sentence = by_text[text.lstrip("\n")]
+        table = torch.as_tensor(np.stack(make(sentence)))  # (H, W, W)
         pieces, of, marks = [], [], []
         if text.startswith("\n") or special:
             pieces, of, marks = ["[CLS]" if special else "\n"], [-1], [special]
-        for i, word in enumerate(one.words):
+        for i, word in enumerate(sentence.words):
             cut = max(len(word.form) // 2, 1)
             for part in (word.form[:cut], word.form[cut:]):
                 if part:
@@ -232,10 +232,10 @@ def fake(monkeypatch, make, *, mask=None, special=False, heads=3):
 def follows(relation, direction):
     """A head that looks from every word with this relation to its head (or back), and elsewhere from others."""
 
-    def make(one):
-        w = len(one.words)
+    def make(sentence):
+        w = len(sentence.words)
         table = np.eye(w) * 3 + 0.01  # mostly at itself, which never counts
-        for i, word in enumerate(one.words):
+        for i, word in enumerate(sentence.words):
             other = word.coref if relation == "coref" else word.head
             if other >= 0 and (relation == "coref" or word.relation == relation):
                 a, b = (i, other) if direction == "head" else (other, i)
@@ -245,39 +245,39 @@ def follows(relation, direction):
     return make
 
 
-def before(one):
-    w = len(one.words)
+def before(sentence):
+    w = len(sentence.words)
     table = np.eye(w, k=-1) + 0.01
     table[0, -1] = 1  # nothing is before the first word; the full stop is nobody's head
     return table
 
 
-def test_a_head_that_follows_a_relation_is_found_with_its_direction(monkeypatch):
+def test_a_head_that_follows_a_relation_is_listed_with_its_direction(monkeypatch):
     subject, coref = follows("nsubj", "head"), follows("coref", "dependent")
-    fake(monkeypatch, lambda one: [before(one), subject(one), coref(one)], special=True)
-    found = syntax(None, Spaced())
+    fake(monkeypatch, lambda sentence: [before(sentence), subject(sentence), coref(sentence)], special=True)
+    measured = syntax(None, Spaced())
     for lang, count in (("en", 38), ("zh", 35)):
-        relation = found.get("nsubj", "head", lang)
+        relation = measured.get("nsubj", "head", lang)
         assert relation.count == count and relation.accuracy[0, 1] == 1.0
         (best, *_) = relation.above()
         assert best[:3] == (0, 1, 1.0) and best[3] < 0.01
         wins = round(count * (1 - relation.baseline))  # never wrong, so it wins wherever the rule is
         assert relation.chance[0, 1] == pytest.approx(3 * 0.5**wins)
-        back = found.get("coref", "dependent", lang)
+        back = measured.get("coref", "dependent", lang)
         assert back.above()[0][:2] == (0, 2)
-        assert found.get("nsubj", "dependent", lang).accuracy[0, 1] < 0.5
-    assert found.unaligned == 0 and found.sentences == 42
-    assert {r["relation"] for r in found.table if r["head"] == 1 and r["accuracy"] == 1} == {"nsubj"}
+        assert measured.get("nsubj", "dependent", lang).accuracy[0, 1] < 0.5
+    assert measured.unaligned == 0 and measured.sentences == 42
+    assert {r["relation"] for r in measured.table if r["head"] == 1 and r["accuracy"] == 1} == {"nsubj"}
 
 
 def test_the_baseline_is_the_best_fixed_rule_and_a_fixed_head_is_never_above_it(monkeypatch):
-    fake(monkeypatch, lambda one: [before(one)], special=True)
-    found = syntax(None, Spaced(), least=1)
-    assert {(r.name, r.direction) for r in found.relations} >= {("det", "head"), ("coref", "dependent")}
-    for relation in found.relations:
+    fake(monkeypatch, lambda sentence: [before(sentence)], special=True)
+    measured = syntax(None, Spaced(), least=1)
+    assert {(r.name, r.direction) for r in measured.relations} >= {("det", "head"), ("coref", "dependent")}
+    for relation in measured.relations:
         offsets = []
-        for one in shipped([relation.language]):
-            for i, word in enumerate(one.words):
+        for sentence in shipped([relation.language]):
+            for i, word in enumerate(sentence.words):
                 other = word.coref if relation.name == "coref" else word.head
                 if other >= 0 and (relation.name == "coref" or word.relation == relation.name):
                     offsets.append((other - i) * (1 if relation.direction == "head" else -1))
@@ -286,49 +286,49 @@ def test_the_baseline_is_the_best_fixed_rule_and_a_fixed_head_is_never_above_it(
         assert relation.rules["-1"].mean() == pytest.approx(np.mean([o == -1 for o in offsets]))
         np.testing.assert_allclose(relation.accuracy[0, 0], relation.rules["-1"].mean())
         assert relation.above() == []
-    assert found.get("det", "head", "en").rule == "1" and found.table == []
-    assert "no head above it" in found.show("en") and "没有头胜过它" in found.show("zh")
+    assert measured.get("det", "head", "en").rule == "1" and measured.table == []
+    assert "no head above it" in measured.show("en") and "没有头胜过它" in measured.show("zh")
 
 
 def test_the_first_word_is_a_rule_too(monkeypatch):
-    first = lambda one: np.eye(len(one.words))[[0] * len(one.words)] + 0.001  # noqa: E731
-    fake(monkeypatch, lambda one: [first(one)], special=True)
-    found = syntax(None, Spaced(), "zh", relations=["coref"])
-    relation = found.get("coref")
+    first = lambda sentence: np.eye(len(sentence.words))[[0] * len(sentence.words)] + 0.001  # noqa: E731
+    fake(monkeypatch, lambda sentence: [first(sentence)], special=True)
+    measured = syntax(None, Spaced(), "zh", relations=["coref"])
+    relation = measured.get("coref")
     assert relation.rule == "first" and relation.above() == [] and relation.accuracy[0, 0] == relation.baseline > 0.4
 
 
-def test_a_decoder_is_asked_only_what_it_can_see(monkeypatch):
+def test_a_decoder_is_tested_only_on_visible_pairs(monkeypatch):
     subject = follows("nsubj", "head")
     back = follows("nsubj", "dependent")
-    fake(monkeypatch, lambda one: [subject(one), back(one)], mask=masks.causal())
-    found = syntax(None, Spaced(), "en", relations=["nsubj", "coref"], least=1)
+    fake(monkeypatch, lambda sentence: [subject(sentence), back(sentence)], mask=masks.causal())
+    measured = syntax(None, Spaced(), "en", relations=["nsubj", "coref"], least=1)
     # In all but relative clauses the subject comes before the verb: the verb can look back, the subject can't look ahead.
-    assert [(r.name, r.direction) for r in found.relations] == [("nsubj", "dependent"), ("coref", "head")]
-    relation = found.get("nsubj", "dependent")
+    assert [(r.name, r.direction) for r in measured.relations] == [("nsubj", "dependent"), ("coref", "head")]
+    relation = measured.get("nsubj", "dependent")
     pairs = [(i, w.head) for s in shipped(["en"]) for i, w in enumerate(s.words) if w.relation == "nsubj"]
     assert relation.count == sum(i < verb and verb >= 2 for i, verb in pairs) and relation.accuracy[0, 1] == 1
 
 
-def test_few_words_prove_little(monkeypatch):
+def test_a_lead_on_three_words_may_be_luck(monkeypatch):
     noun = follows("iobj", "head")
-    fake(monkeypatch, lambda one: [noun(one)] * 3, special=True)
+    fake(monkeypatch, lambda sentence: [noun(sentence)] * 3, special=True)
     assert not [r for r in syntax(None, Spaced(), "en").relations if r.name == "iobj"]
     relation = syntax(None, Spaced(), "en", least=1, relations=["iobj"]).get("iobj")
     assert relation.count == 2 and relation.accuracy[0, 0] == 1 and relation.chance[0, 0] > 0.3
 
 
-def test_relations_and_languages_can_be_chosen_and_misspelled(monkeypatch, tmp_path):
-    fake(monkeypatch, lambda one: [before(one)], special=True)
-    told = []
-    found = syntax(None, Spaced(), "en", relations=["amod"], progress=lambda *at: told.append(at))
-    assert {r.name for r in found.relations} == {"amod"} and told[-1] == (21, 21)
+def test_relations_and_languages_can_be_selected_and_misspelled(monkeypatch, tmp_path):
+    fake(monkeypatch, lambda sentence: [before(sentence)], special=True)
+    reports = []
+    measured = syntax(None, Spaced(), "en", relations=["amod"], progress=lambda *at: reports.append(at))
+    assert {r.name for r in measured.relations} == {"amod"} and reports[-1] == (21, 21)
     with pytest.raises(ValueError, match="did you mean 'nsubj'"):
         syntax(None, Spaced(), relations=["nsubbj"])
     with pytest.raises(ValueError, match="direction 'up' is not one of"):
-        found.get("amod", "up")
+        measured.get("amod", "up")
     with pytest.raises(ValueError, match="relation 'obj' is not one of amod"):
-        found.get("obj")
+        measured.get("obj")
     with pytest.raises(ValueError, match="needs a tokenizer"):
         syntax(None, None)
     with pytest.raises(ValueError, match="can't be read"):
@@ -350,22 +350,22 @@ def test_real_models_of_every_kind_are_measured(kind, tmp_path):
         + lines(row(1, "she", 2, "nsubj"), row(2, "saw", 0), row(3, "us", 2, "obj"), row(4, "all", 3, "det")),
         encoding="utf-8",
     )
-    found = syntax(model, tokenizer, file, least=1)
-    assert found.sentences == 2 and found.unaligned == 0
-    relation = found.get("obj", "head")
+    measured = syntax(model, tokenizer, file, least=1)
+    assert measured.sentences == 2 and measured.unaligned == 0
+    relation = measured.get("obj", "head")
     hits = []
     for text, cuts, words in (
         ("我 爱 你 们", [(0, 3), (4, 7), (8, 11), (12, 15)], [2, 3]),
         ("she saw us all", [(0, 3), (4, 7), (8, 10), (11, 14)], [2]),
     ):
         before = "\n" if kind == "decoder" else ""
-        told = trace(model, before + text, tokenizer, **({"target": [text]} if kind == "encoder-decoder" else {}))
+        recorded = trace(model, before + text, tokenizer, **({"target": [text]} if kind == "encoder-decoder" else {}))
         for i in words:
             a = slice(cuts[i][0] + len(before), cuts[i][1] + len(before))
             shares = np.array(
                 [
                     [
-                        [told.map(layer, head)[a, b + len(before) : e + len(before)].sum(1).mean() for b, e in cuts]
+                        [recorded.map(layer, head)[a, b + len(before) : e + len(before)].sum(1).mean() for b, e in cuts]
                         for head in range(4)
                     ]
                     for layer in range(2)
@@ -377,14 +377,14 @@ def test_real_models_of_every_kind_are_measured(kind, tmp_path):
     assert relation.hits.any() and not relation.hits.all()
     if kind == "decoder":
         with pytest.raises(ValueError, match="relation"):
-            found.get("nsubj", "head")
+            measured.get("nsubj", "head")
 
 
-def test_sentences_may_be_given_as_they_are():
-    one = sentence("the", "cat", "sat")
-    assert isinstance(one, Sentence) and str(one) == "the cat sat"
+def test_sentences_may_be_passed_as_objects():
+    sentence = make_sentence("the", "cat", "sat")
+    assert isinstance(sentence, Sentence) and str(sentence) == "the cat sat"
     model = Transformer(Config(vocab=256, width=24, n_layer=1, n_head=2))
-    assert syntax(model, Bytes.make(), [one], least=1).sentences == 1
+    assert syntax(model, Bytes.make(), [sentence], least=1).sentences == 1
     with pytest.raises(ValueError):
         syntax(model, Bytes.make(), [])
 
@@ -393,8 +393,8 @@ def test_sentences_may_be_given_as_they_are():
 def test_all_is_computed_where_the_model_is(kind):
     torch.manual_seed(0)
     model = Transformer(Config(kind=kind, vocab=30, width=32, n_layer=2, n_head=4))
-    told, groups = trace(model, [3, 1, 4, 1, 5, 9, 2, 6]), [[0, 1], [2], [], [4, 5, 6]]
+    recorded, groups = trace(model, [3, 1, 4, 1, 5, 9, 2, 6]), [[0, 1], [2], [], [4, 5, 6]]
     with Elsewhere():
-        found = _looks(told, groups)
-    for mine, true in zip(found, _looks(told, groups), strict=True):
+        attended = _attended_words(recorded, groups)
+    for mine, true in zip(attended, _attended_words(recorded, groups), strict=True):
         np.testing.assert_array_equal(mine, true)

@@ -30,16 +30,16 @@ def test_the_maps_are_those_of_transformers(name, tmp_path):
     their.set_attn_implementation("eager")
     try:
         for padding in ("none", "right", "left"):
-            ids, kept, at = texts(name, padding)
-            tables = their(**asked(name, ids, kept, at), output_attentions=True).attentions
-            found = trace(model, [row[real].tolist() for row, real in zip(ids, kept, strict=True)])
-            assert found.n_layer() == len(tables) == CASES[name].settings["num_hidden_layers"]
+            ids, masks, at = texts(name, padding)
+            tables = their(**asked(name, ids, masks, at), output_attentions=True).attentions
+            recorded = trace(model, [row[real].tolist() for row, real in zip(ids, masks, strict=True)])
+            assert recorded.n_layer() == len(tables) == CASES[name].settings["num_hidden_layers"]
             for layer, table in enumerate(tables):
-                for item, real in enumerate(kept):
-                    wanted, n = table[item][:, real][:, :, real].numpy(), int(real.sum())
-                    for head in range(found.n_head()):
-                        ours = found.map(layer, head, batch=item)[:n, :n]
-                        np.testing.assert_allclose(ours, wanted[head], atol=1e-5, rtol=0)
+                for item, real in enumerate(masks):
+                    expected, n = table[item][:, real][:, :, real].numpy(), int(real.sum())
+                    for head in range(recorded.n_head()):
+                        ours = recorded.map(layer, head, batch=item)[:n, :n]
+                        np.testing.assert_allclose(ours, expected[head], atol=1e-5, rtol=0)
                         looked = max(looked, ours.max(-1).mean())
     finally:
         their.set_attn_implementation(own)

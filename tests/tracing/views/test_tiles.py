@@ -15,7 +15,7 @@ from qkv.tracing.views.token_labels import Tokens
 from tests.tracing.study.test_survey import SHAPES, random
 
 
-def pooled(table, seen, tall, wide, pool, hidden):
+def pooled(table, allowed, tall, wide, pool, hidden):
     """Cells of a map by NumPy."""
     down, across = (np.arange(0, size, cell) for size, cell in zip(table.shape, (tall, wide), strict=True))
 
@@ -24,8 +24,8 @@ def pooled(table, seen, tall, wide, pool, hidden):
 
     high, low = joined(np.maximum, table), joined(np.minimum, table)
     mean = joined(np.add, table) / joined(np.add, np.ones_like(table))
-    made = mean if pool == "mean" else np.where(-low > high, low, high)
-    return np.where(joined(np.logical_or, seen), made, hidden)
+    pooled_table = mean if pool == "mean" else np.where(-low > high, low, high)
+    return np.where(joined(np.logical_or, allowed), pooled_table, hidden)
 
 
 def rectangles(n, m, rng):
@@ -41,20 +41,20 @@ def rectangles(n, m, rng):
 
 def exact(call, item, head, without=()):
     """Weights in float64 and what may be seen, with keys taken out and the rest of each row summing to 1."""
-    one = call.only([head], [item]).mapped(torch.Tensor.double)
-    n, m = one.q.shape[2], one.k.shape[2]
-    seen = attention_maps.allowed(one, 0, slice(0, n))[0].numpy().copy()
-    table = one.weights()[0, 0].numpy()
+    head_call = call.only([head], [item]).mapped(torch.Tensor.double)
+    n, m = head_call.q.shape[2], head_call.k.shape[2]
+    allowed = attention_maps.allowed(head_call, 0, slice(0, n))[0].numpy().copy()
+    table = head_call.weights()[0, 0].numpy()
     if len(without):
-        seen[:, without] = False
-        scores = one.q[0, 0] @ one.k[0, 0].T * one.scale
-        if one.softcap is not None:
-            scores = (scores / one.softcap).tanh() * one.softcap
-        if one.bias is not None:
-            scores = scores + one.bias.expand(1, 1, n, m)[0, 0]
-        scores = scores.masked_fill(~torch.from_numpy(seen), -torch.inf)
+        allowed[:, without] = False
+        scores = head_call.q[0, 0] @ head_call.k[0, 0].T * head_call.scale
+        if head_call.softcap is not None:
+            scores = (scores / head_call.softcap).tanh() * head_call.softcap
+        if head_call.bias is not None:
+            scores = scores + head_call.bias.expand(1, 1, n, m)[0, 0]
+        scores = scores.masked_fill(~torch.from_numpy(allowed), -torch.inf)
         table = scores.softmax(-1).nan_to_num(0.0).numpy()
-    return table, seen
+    return table, allowed
 
 
 @pytest.mark.parametrize("size", [None, (40, 50)], ids=["as large as may be", "small pieces"])
@@ -62,20 +62,20 @@ def exact(call, item, head, without=()):
 def test_a_tile_is_a_piece_of_the_whole(name, size, monkeypatch):
     if size is not None:
         monkeypatch.setattr(attention_maps, "TILE", size)
-    given = dict(SHAPES[name])
-    given |= {"m": 150} if name == "cached" else {}
-    found, rng = random(**given), np.random.default_rng(0)
-    call = found.calls[found.parts[0]][0]
+    shape = dict(SHAPES[name])
+    shape |= {"m": 150} if name == "cached" else {}
+    recorded, rng = random(**shape), np.random.default_rng(0)
+    call = recorded.calls[recorded.parts[0]][0]
     for item, head in ((0, 1), (1, 2)) if size is None else ((1, 3 % call.n_head),):
-        one = found.head(0, head, batch=item)
-        for without in ((), (0,), (0, 3, one.m - 1)):
-            without = tuple(j for j in without if j < one.m)
-            table, seen = exact(call, item, head, without)
-            for rows, cols, tall, wide in rectangles(one.n, one.m, rng):
+        view = recorded.head(0, head, batch=item)
+        for without in ((), (0,), (0, 3, view.m - 1)):
+            without = tuple(j for j in without if j < view.m)
+            table, allowed = exact(call, item, head, without)
+            for rows, cols, tall, wide in rectangles(view.n, view.m, rng):
                 for pool in ("max", "mean"):
-                    made = one.tile(rows, cols, tall, wide, pool, without).numpy()
-                    wanted = pooled(table[rows, cols], seen[rows, cols], tall, wide, pool, -1)
-                    np.testing.assert_allclose(made, wanted, atol=1e-5, rtol=0)
+                    tile = view.tile(rows, cols, tall, wide, pool, without).numpy()
+                    expected = pooled(table[rows, cols], allowed[rows, cols], tall, wide, pool, -1)
+                    np.testing.assert_allclose(tile, expected, atol=1e-5, rtol=0)
 
 
 def test_what_the_sink_leaves_is_shared_out_exactly():
@@ -84,16 +84,16 @@ def test_what_the_sink_leaves_is_shared_out_exactly():
     q, k = torch.randn(2, 1, 1, 90, 8)
     q[..., 0], k[..., 0, 0] = 4.0, 14.0
     call = Call(q, k, k, masks.causal(), 8**-0.5)
-    table, seen = exact(call, 0, 0, [0])
-    one = attention_maps.head_of(call, 0, 0)
-    assert 0 < 1 - float(one.weights()[-1, 0]) < 1e-5
-    told = attention_maps.head_of(call, 0, 0)  # by who looked at all of it
+    table, allowed = exact(call, 0, 0, [0])
+    computed = attention_maps.head_of(call, 0, 0)
+    assert 0 < 1 - float(computed.weights()[-1, 0]) < 1e-5
+    prepared = attention_maps.head_of(call, 0, 0)  # by who looked at all of it
     tokens = Tokens(tuple(f" w{i}" for i in range(90)))
-    told.know_without([0], by_tiles(call, LinkFilter("decoder", tokens, tokens), 2, 2).left[0])
-    for each in (one, told):
-        made = each.tile(slice(0, 90), slice(0, 90), without=[0]).numpy()
-        np.testing.assert_allclose(np.where(seen, made, 0), table, atol=1e-6)
-        assert (made[0] == -1).all() and (made[:, 0] == -1).all()  # the first query has nothing left to look at
+    prepared.know_without([0], by_tiles(call, LinkFilter("decoder", tokens, tokens), 2, 2).linkable[0])
+    for each in (computed, prepared):
+        tile = each.tile(slice(0, 90), slice(0, 90), without=[0]).numpy()
+        np.testing.assert_allclose(np.where(allowed, tile, 0), table, atol=1e-6)
+        assert (tile[0] == -1).all() and (tile[:, 0] == -1).all()  # the first query has nothing left to look at
 
 
 @pytest.mark.parametrize("tile", [2048, 5], ids=["one piece", "small pieces"])
@@ -106,16 +106,16 @@ def test_a_tile_of_a_mixer_is_signed_and_hidden_cells_are_nan(delta, tile, monke
     k = torch.nn.functional.normalize(k, dim=-1)
     decay, write = -torch.rand(1, 2, n, generator=rng) / 9, torch.rand(1, 2, n, generator=rng)
     resets = torch.arange(n)[None] == 9
-    one = mixing.head_of(Mixing(q, k, v, decay, 0.5, write if delta else None, resets=resets), 0, 1)
-    table, seen = one.weights().double().numpy(), one.allowed().numpy()
+    view = mixing.head_of(Mixing(q, k, v, decay, 0.5, write if delta else None, resets=resets), 0, 1)
+    table, allowed = view.weights().double().numpy(), view.allowed().numpy()
     for rows, cols, tall, wide in rectangles(n, n, np.random.default_rng(0)):
         for pool in ("max", "mean"):
-            made = one.tile(rows, cols, tall, wide, pool).numpy()
-            wanted = pooled(table[rows, cols], seen[rows, cols], tall, wide, pool, np.nan)
-            np.testing.assert_allclose(made, wanted, atol=1e-6, rtol=0)
+            actual = view.tile(rows, cols, tall, wide, pool).numpy()
+            expected = pooled(table[rows, cols], allowed[rows, cols], tall, wide, pool, np.nan)
+            np.testing.assert_allclose(actual, expected, atol=1e-6, rtol=0)
 
 
 def test_a_pool_is_the_largest_or_the_mean():
-    one = random(n=9).head(0, 0)
+    head = random(n=9).head(0, 0)
     with pytest.raises(Problem, match="pool median is not one of max, mean"):
-        one.tile(slice(0, 9), slice(0, 9), pool="median")
+        head.tile(slice(0, 9), slice(0, 9), pool="median")

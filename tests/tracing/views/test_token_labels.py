@@ -25,18 +25,18 @@ def test_words_begin_at_spaces_and_special_tokens_stand_alone():
     assert [word for word, _, _ in tokens.words] == ["[CLS]", "The", "cats", "sat", ".", "[SEP]"]
 
 
-@pytest.mark.parametrize(("word", "place"), [("sat", 4), ("cats", 3), ("cat", 2), ("The", 1), ("0", 0), ("-1", 6)])
-def test_finding(word, place):
+@pytest.mark.parametrize(("word", "index"), [("sat", 4), ("cats", 3), ("cat", 2), ("The", 1), ("0", 0), ("-1", 6)])
+def test_finding(word, index):
     tokens = Tokens(("[CLS]", "The", " cat", "s", " sat", ".", "[SEP]"), (True, *[False] * 5, True))
-    assert tokens.find(word) == place
+    assert tokens.find(word) == index
 
 
-def test_a_word_that_comes_twice_is_asked_about():
+def test_a_word_that_occurs_twice_is_ambiguous():
     tokens = Tokens(("the", " cat", " and", " the", " dog"))
     assert tokens.find("the#1") == 0 and tokens.find("the#2") == 3
-    for asked in ("the", "the#3"):
+    for word in ("the", "the#3"):
         with pytest.raises(ValueError, match="occurs 2 times, at 0, 3"):
-            tokens.find(asked)
+            tokens.find(word)
     with pytest.raises(ValueError, match="near ones: dog"):
         tokens.find("dig")
 
@@ -58,19 +58,19 @@ RIVER = Tokens(  # 岸 is two tokens, 的河 one
 
 
 @pytest.mark.parametrize(
-    ("word", "places"),
+    ("word", "indices"),
     [("岸", [4]), ("岸₁", [3]), ("岸₂", [4]), ("<B8>", [4]), ("河岸", [4]), ("cat’s", [8]), ("的河", [2])],
 )
-def test_a_word_is_found_by_every_name_that_is_shown(word, places, recwarn):
-    assert RIVER.places(word) == places and RIVER.find(word) == places[0]
+def test_a_word_is_located_by_every_label(word, indices, recwarn):
+    assert RIVER.places(word) == indices and RIVER.find(word) == indices[0]
     assert [str(each.message) for each in recwarn if word != "河岸"] == []
 
 
-@pytest.mark.parametrize(("word", "place", "token"), [("河", 2, "的河"), ("一", 5, "有一"), ("一 the", 6, "the")])
-def test_part_of_a_token_names_the_token_and_says_so(word, place, token):
-    with pytest.warns(Notice, match=rf"^{word} is not a token by itself; used instead: {place} \({token}\)$") as told:
-        assert RIVER.find(word) == place
-    assert told[0].message.say("zh") == f"{word} 不是单独的词元，改用：{place} ({token})"
+@pytest.mark.parametrize(("word", "index", "token"), [("河", 2, "的河"), ("一", 5, "有一"), ("一 the", 6, "the")])
+def test_part_of_a_token_names_the_token_with_a_notice(word, index, token):
+    with pytest.warns(Notice, match=rf"^{word} is not a token by itself; used instead: {index} \({token}\)$") as caught:
+        assert RIVER.find(word) == index
+    assert caught[0].message.say("zh") == f"{word} 不是单独的词元，改用：{index} ({token})"
 
 
 def test_part_of_a_word_is_only_offered():
@@ -87,17 +87,17 @@ def test_part_of_several_tokens_is_ambiguous():
         assert tokens.find("河#2") == 1
 
 
-def test_spaces_and_line_ends_are_seen():
+def test_spaces_and_line_ends_are_visible():
     assert [show(p) for p in (" a", "\n", "\t", "   ")] == ["a", "⏎", "⇥", "␣␣␣"]
 
 
-def test_what_shows_nothing_by_itself_is_shown_by_its_number():
+def test_invisible_characters_are_labelled_by_number():
     tokens = Tokens(("👨", "\u200d", "👩", " \u0301"))
     assert tokens.shown == ["👨", "U+200D", "👩", "U+0301"]
     assert tokens.find("👨\u200d👩") == 2
 
 
-def test_parts_of_one_character_are_numbered():
+def test_parts_of_a_character_are_numbered():
     tokens = reader_of(Bytes.make()).tokens(Bytes.make().encode("a我"))
     assert tokens.numbered == ["a", "我₁", "我₂", "我₃"] and tokens.shown[1:] == ["<E6>", "<88>", "<91>"]
 
@@ -106,28 +106,28 @@ def test_a_tokenizer_of_transformers_is_read_once_and_again_when_it_changed(monk
     from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
-    made = []
-    monkeypatch.setattr("qkv.text.tokenizer.Tokenizer.__init__", _counting(made))
+    copies = []
+    monkeypatch.setattr("qkv.text.tokenizer.Tokenizer.__init__", _counting(copies))
     theirs = PreTrainedTokenizerFast(tokenizer_object=Bytes.make().library)
-    made.clear()
+    copies.clear()
     assert reader_of(theirs).tokens([97, 230, 136, 145]).numbered == ["a", "我₁", "我₂", "我₃"]
-    assert len(made) == 1
+    assert len(copies) == 1
     reader_of(theirs).tokens([98])
-    assert len(made) == 1
+    assert len(copies) == 1
     theirs.add_tokens([AddedToken("我们")])
-    assert reader_of(theirs).tokens([97, 256]).shown == ["a", "我们"] and len(made) == 2
+    assert reader_of(theirs).tokens([97, 256]).shown == ["a", "我们"] and len(copies) == 2
     theirs.add_special_tokens({"eos_token": "[END]"})
     tokens = reader_of(theirs).tokens([97, 257])
     assert tokens.shown == ["a", "[END]"] and tokens.special == (False, True)
 
 
-def _counting(made):
+def _counting(copies):
     from qkv.text.tokenizer import Tokenizer
 
     original = Tokenizer.__init__
 
     def init(self, *arguments, **options):
-        made.append(self)
+        copies.append(self)
         original(self, *arguments, **options)
 
     return init

@@ -31,12 +31,12 @@ ROWS = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8]]
 @pytest.fixture(params=CONFIGS)
 def model(request):
     torch.manual_seed(0)
-    made = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **CONFIGS[request.param])).double()
+    built = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **CONFIGS[request.param])).double()
     with torch.no_grad():
-        for p in made.parameters():
+        for p in built.parameters():
             if p.ndim == 2:
                 p.mul_(8)  # heads that look somewhere
-    return made.eval()
+    return built.eval()
 
 
 def traced(model, rows=ROWS):
@@ -57,34 +57,34 @@ def oracle(call, item, head):
     return done.weights[item, head]
 
 
-def every(found):
-    for part in found.parts:
-        for layer in range(found.n_layer(part)):
+def every(recorded):
+    for part in recorded.parts:
+        for layer in range(recorded.n_layer(part)):
             for item in range(2):
-                yield part, layer, layer % found.n_head(part) + 3 * item, item
+                yield part, layer, layer % recorded.n_head(part) + 3 * item, item
 
 
 def test_maps_are_the_oracles(model):
-    found = traced(model)
-    for part, layer, head, item in every(found):
-        true = oracle(found.calls[part][layer], item, head)
-        np.testing.assert_allclose(found.map(layer, head, part=part, batch=item), true, atol=1e-6)
+    recorded = traced(model)
+    for part, layer, head, item in every(recorded):
+        true = oracle(recorded.calls[part][layer], item, head)
+        np.testing.assert_allclose(recorded.map(layer, head, part=part, batch=item), true, atol=1e-6)
 
 
 def test_tracing_changes_nothing(model):
     ids = torch.tensor(ROWS[:1])
     target = torch.tensor([[1, 2, 3, 4, 5]])
-    given = (target, ids) if model.config.kind == "encoder-decoder" else (ids,)
+    inputs = (target, ids) if model.config.kind == "encoder-decoder" else (ids,)
     model.train()
     with torch.no_grad():
         model.eval()
-        before = model(*given)
+        before = model(*inputs)
         model.train()
-    found = trace(
+    recorded = trace(
         model, ROWS[:1], target=[target[0].tolist()] if model.config.kind == "encoder-decoder" else None, logits=True
     )
     assert model.training
-    assert torch.equal(found.more["logits"], before.float())
+    assert torch.equal(recorded.more["logits"], before.float())
 
 
 def test_a_long_text_in_chunks_is_the_whole_text(model, monkeypatch):
@@ -95,7 +95,7 @@ def test_a_long_text_in_chunks_is_the_whole_text(model, monkeypatch):
     whole = trace(model, ROWS[:1], logits=True)
     monkeypatch.setattr(chunking, "CHUNK", 4)
     longest = []
-    hook = model.decoder[0].register_forward_pre_hook(lambda module, given: longest.append(given[0].shape[1]))
+    hook = model.decoder[0].register_forward_pre_hook(lambda module, args: longest.append(args[0].shape[1]))
     chunks = trace(model, ROWS[:1], logits=True)
     hook.remove()
     assert longest == [3, 4, 4]
@@ -111,13 +111,13 @@ def test_a_long_text_in_chunks_is_the_whole_text(model, monkeypatch):
 
 
 def test_rows_columns_and_rectangles_are_slices_of_the_whole(model):
-    found = traced(model)
-    for part, layer, head, item in every(found):
-        whole = found.map(layer, head, part=part, batch=item)
+    recorded = traced(model)
+    for part, layer, head, item in every(recorded):
+        whole = recorded.map(layer, head, part=part, batch=item)
         where = dict(part=part, batch=item)
-        np.testing.assert_allclose(found.row(layer, head, 2, **where), whole[2], atol=1e-7)
-        np.testing.assert_allclose(found.column(layer, head, 1, **where), whole[:, 1], atol=1e-6)
-        rectangle = found.map(layer, head, rows=slice(1, 4), cols=[0, 3, 2], **where)
+        np.testing.assert_allclose(recorded.row(layer, head, 2, **where), whole[2], atol=1e-7)
+        np.testing.assert_allclose(recorded.column(layer, head, 1, **where), whole[:, 1], atol=1e-6)
+        rectangle = recorded.map(layer, head, rows=slice(1, 4), cols=[0, 3, 2], **where)
         np.testing.assert_allclose(rectangle, whole[1:4][:, [0, 3, 2]], atol=1e-7)
 
 
@@ -125,16 +125,18 @@ def test_rows_columns_and_rectangles_are_slices_of_the_whole(model):
 @pytest.mark.parametrize("bins", [1, 3, 4, 7, 100])
 def test_pooled_is_pooling_the_whole(model, pool, bins, monkeypatch):
     monkeypatch.setattr(attention_maps, "BLOCK", 40)  # several blocks even here
-    found = traced(model)
-    for part, layer, head, item in every(found):
-        whole = found.map(layer, head, part=part, batch=item)
+    recorded = traced(model)
+    for part, layer, head, item in every(recorded):
+        whole = recorded.map(layer, head, part=part, batch=item)
         tall, wide = (-(-size // bins) for size in whole.shape)
         how = {"mean": np.mean, "max": np.max, "sum": np.sum}[pool]
         true = [
             [how(whole[i : i + tall, j : j + wide]) for j in range(0, whole.shape[1], wide)]
             for i in range(0, whole.shape[0], tall)
         ]
-        np.testing.assert_allclose(found.map(layer, head, bins=bins, pool=pool, part=part, batch=item), true, atol=1e-6)
+        np.testing.assert_allclose(
+            recorded.map(layer, head, bins=bins, pool=pool, part=part, batch=item), true, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("pool", attention_maps.POOLS)
@@ -146,99 +148,99 @@ def test_pooling_by_tiles_is_pooling_the_whole(kind, bins, pool, monkeypatch):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    found = trace(model, torch.randint(11, (1, 101)).tolist())
-    one = found.head(0, 4)
-    assert one.plain
-    torch.testing.assert_close(one.lse, torch.logsumexp(one.scores(), -1), rtol=1e-5, atol=1e-5)
-    whole = found.map(0, 4, bins=bins, pool=pool)
+    recorded = trace(model, torch.randint(11, (1, 101)).tolist())
+    view = recorded.head(0, 4)
+    assert view.plain
+    torch.testing.assert_close(view.lse, torch.logsumexp(view.scores(), -1), rtol=1e-5, atol=1e-5)
+    whole = recorded.map(0, 4, bins=bins, pool=pool)
     monkeypatch.setattr(attention_maps, "LARGE", 0)
     monkeypatch.setattr(attention_maps, "TILE", (16, 24))
-    np.testing.assert_allclose(found.map(0, 4, bins=bins, pool=pool), whole, atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(recorded.map(0, 4, bins=bins, pool=pool), whole, atol=1e-5, rtol=1e-4)
 
 
 def test_the_mean_over_heads(model):
-    found = traced(model)
-    part = found.parts[-1]
-    heads = [found.map(1, h, part=part) for h in range(found.n_head(part))]
-    np.testing.assert_allclose(found.map(1, part=part), np.mean(heads, 0), atol=1e-6)
+    recorded = traced(model)
+    part = recorded.parts[-1]
+    heads = [recorded.map(1, h, part=part) for h in range(recorded.n_head(part))]
+    np.testing.assert_allclose(recorded.map(1, part=part), np.mean(heads, 0), atol=1e-6)
 
 
 def test_steps_give_the_models_own_attention(model):
-    found = traced(model)
-    for part, layer, head, item in every(found):
-        assert found.difference(layer, head, part=part, batch=item) < 1e-12
-        one = found.steps(layer, head, query=2, part=part, batch=item)
-        np.testing.assert_allclose(one.weights[0], found.row(layer, head, 2, part=part, batch=item), atol=1e-6)
+    recorded = traced(model)
+    for part, layer, head, item in every(recorded):
+        assert recorded.difference(layer, head, part=part, batch=item) < 1e-12
+        steps = recorded.steps(layer, head, query=2, part=part, batch=item)
+        np.testing.assert_allclose(steps.weights[0], recorded.row(layer, head, 2, part=part, batch=item), atol=1e-6)
 
 
-def test_the_rotation_is_the_one_the_model_did(model):
-    found = traced(model)
-    part = found.parts[0]
-    pairs = found.rotation(1, 3, 2, part=part)
+def test_the_rotation_is_that_of_the_model(model):
+    recorded = traced(model)
+    part = recorded.parts[0]
+    pairs = recorded.rotation(1, 3, 2, part=part)
     if model.config.position != "rotary" or model.config.mixer != "attention":
         assert pairs is None
         return
-    kept = {}
-    hook = model.decoder[1].attention.q.register_forward_hook(lambda module, given, made: kept.update(q=made))
+    outputs = {}
+    hook = model.decoder[1].attention.q.register_forward_hook(lambda module, args, output: outputs.update(q=output))
     trace(model, ROWS)
     hook.remove()
     width = model.decoder[1].attention.head_width
-    before = kept["q"][0, 2, 3 * width : 4 * width].detach().numpy()
+    before = outputs["q"][0, 2, 3 * width : 4 * width].detach().numpy()
     np.testing.assert_allclose(pairs[:, 1:3], before.reshape(2, -1).T, atol=1e-5)
-    np.testing.assert_allclose(pairs[:, 3:], found.calls[part][1].q[0, 3, 2].view(2, -1).T, atol=1e-5)
+    np.testing.assert_allclose(pairs[:, 3:], recorded.calls[part][1].q[0, 3, 2].view(2, -1).T, atol=1e-5)
     np.testing.assert_allclose(pairs[0, 0], 2.0)
     turned = (pairs[:, 1] + 1j * pairs[:, 2]) * np.exp(1j * pairs[:, 0])
     np.testing.assert_allclose(turned, pairs[:, 3] + 1j * pairs[:, 4], atol=1e-4)
 
 
 def test_contributions_of_all_heads_are_the_layers_output(model):
-    found = traced(model, ROWS[:1]) if model.config.kind != "encoder-decoder" else traced(model)
-    part = found.parts[0]
+    recorded = traced(model, ROWS[:1]) if model.config.kind != "encoder-decoder" else traced(model)
+    part = recorded.parts[0]
     stack = model.encoder if part == "encoder" else model.decoder
-    kept = {}
-    hook = stack[1].attention.out.register_forward_hook(lambda module, given, made: kept.update(made=made))
+    outputs = {}
+    hook = stack[1].attention.out.register_forward_hook(lambda module, args, output: outputs.update(output=output))
     if model.config.kind == "encoder-decoder":
         trace(model, ROWS, target=[[1, 2, 3, 4, 5], [6, 7, 8]])
     else:
         trace(model, ROWS[:1])
     hook.remove()
-    total = sum(found.contribution(1, head, 3, part=part) for head in range(found.n_head(part)))
+    total = sum(recorded.contribution(1, head, 3, part=part) for head in range(recorded.n_head(part)))
     bias = stack[1].attention.out.bias
-    own = kept["made"][0, 3] - (0 if bias is None else bias)
+    own = outputs["output"][0, 3] - (0 if bias is None else bias)
     np.testing.assert_allclose(total, own.detach().numpy(), atol=1e-4, rtol=1e-4)
 
 
 def test_norms_are_weights_times_the_length_of_what_is_carried(model):
-    found = traced(model)
-    part = found.parts[0]
-    call = found.calls[part][0]
+    recorded = traced(model)
+    part = recorded.parts[0]
+    call = recorded.calls[part][0]
     width = call.v.shape[3]
-    w_o = found.outputs[f"{part}.0"].weight[:, 2 * width : 3 * width].detach()
+    w_o = recorded.outputs[f"{part}.0"].weight[:, 2 * width : 3 * width].detach()
     kv = 2 // (call.q.shape[1] // call.k.shape[1])
-    true = found.map(0, 2, part=part) * (call.v[0, kv] @ w_o.T).norm(dim=-1).numpy()
-    np.testing.assert_allclose(found.norms(0, 2, part=part), true, rtol=1e-4)
+    true = recorded.map(0, 2, part=part) * (call.v[0, kv] @ w_o.T).norm(dim=-1).numpy()
+    np.testing.assert_allclose(recorded.norms(0, 2, part=part), true, rtol=1e-4)
 
 
 def test_rollout_rows_are_shares(model):
-    found = traced(model)
-    flow = found.rollout(part=found.parts[0])
-    n = len(ROWS[0]) if found.parts[0] == "encoder" or model.config.kind != "encoder-decoder" else 5
+    recorded = traced(model)
+    flow = recorded.rollout(part=recorded.parts[0])
+    n = len(ROWS[0]) if recorded.parts[0] == "encoder" or model.config.kind != "encoder-decoder" else 5
     np.testing.assert_allclose(flow[:n].sum(-1), 1, atol=1e-5)
 
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_saved_trace_is_the_same_trace(model, half, tmp_path):
-    found = traced(model)
-    found.save(tmp_path / "t.safetensors", half=half)
+    recorded = traced(model)
+    recorded.save(tmp_path / "t.safetensors", half=half)
     again = Trace.load(tmp_path / "t.safetensors")
-    assert again.parts == found.parts and again.tokens(batch=1) == found.tokens(batch=1)
-    assert again.turning == found.turning
-    for part, layer, head, item in every(found):
+    assert again.parts == recorded.parts and again.tokens(batch=1) == recorded.tokens(batch=1)
+    assert again.turning == recorded.turning
+    for part, layer, head, item in every(recorded):
         for bins in (None, 3):
-            a, b = (t.map(layer, head, bins=bins, part=part, batch=item) for t in (found, again))
+            a, b = (t.map(layer, head, bins=bins, part=part, batch=item) for t in (recorded, again))
             np.testing.assert_allclose(a, b, atol=0.02 if half else 1e-5)
     near = 0.05 if half else 1e-4
-    np.testing.assert_allclose(again.contribution(0, 1, 2), found.contribution(0, 1, 2), rtol=near, atol=near)
+    np.testing.assert_allclose(again.contribution(0, 1, 2), recorded.contribution(0, 1, 2), rtol=near, atol=near)
 
 
 def test_no_file_holds_an_n_by_n_matrix(tmp_path):
@@ -257,29 +259,29 @@ def test_sinks_and_softcap_take_their_part():
     mask = masks.causal() & masks.padding(torch.tensor([9, 4]))
     call = Call(q, k, v, mask, 0.3, None, 2.0, torch.randn(6).double(), "decoder.0")
     tokens = [Tokens(tuple("abcdefghi"))] * 2
-    found = Trace({"decoder": [call]}, {"decoder": tokens}, {"decoder": tokens})
+    recorded = Trace({"decoder": [call]}, {"decoder": tokens}, {"decoder": tokens})
     for item in (0, 1):
         for head in range(6):
             true = oracle(call, item, head)
-            np.testing.assert_allclose(found.map(0, head, batch=item), true, atol=1e-6)
-            np.testing.assert_allclose(found.column(0, head, 2, batch=item), true[:, 2], atol=1e-6)
-            np.testing.assert_allclose(found.map(0, head, bins=9, batch=item), true, atol=1e-6)
+            np.testing.assert_allclose(recorded.map(0, head, batch=item), true, atol=1e-6)
+            np.testing.assert_allclose(recorded.column(0, head, 2, batch=item), true[:, 2], atol=1e-6)
+            np.testing.assert_allclose(recorded.map(0, head, bins=9, batch=item), true, atol=1e-6)
 
 
 def test_a_row_that_may_see_nothing_is_zero():
     q = torch.randn(1, 1, 5, 4)
     call = Call(q, q, q, masks.dense(torch.tensor([[False] * 5] * 2 + [[True] * 5] * 3)), 0.5, name="decoder.0")
     tokens = [Tokens(tuple("abcde"))]
-    found = Trace({"decoder": [call]}, {"decoder": tokens}, {"decoder": tokens})
-    assert not found.map(0, 0)[:2].any() and not found.column(0, 0, 3)[:2].any()
-    assert np.isfinite(found.map(0, 0, bins=2)).all()
+    recorded = Trace({"decoder": [call]}, {"decoder": tokens}, {"decoder": tokens})
+    assert not recorded.map(0, 0)[:2].any() and not recorded.column(0, 0, 3)[:2].any()
+    assert np.isfinite(recorded.map(0, 0, bins=2)).all()
 
 
-def test_joined_words_still_sum_to_one(model):
-    found = traced(model)
+def test_rows_of_joined_words_sum_to_1(model):
+    recorded = traced(model)
     groups = [("ab", 0, 2), ("c", 2, 3), ("de", 3, 5)]
-    part = found.parts[-1]
-    table = found.map(0, 0, part=part)[:5]
+    part = recorded.parts[-1]
+    table = recorded.map(0, 0, part=part)[:5]
     keys = [("x", 0, 4), ("y", 4, table.shape[1])]
     joined = join(table, groups, keys)
     np.testing.assert_allclose(joined.sum(-1), 1, atol=1e-5)
@@ -289,15 +291,15 @@ def test_joined_words_still_sum_to_one(model):
 def test_finding_heads_ranks_by_the_true_weight():
     torch.manual_seed(0)
     model = Transformer(Config(vocab=11, width=36, n_layer=3, n_head=6))
-    found = trace(model, ROWS[0])
-    ranked = found.find(7, 2, most=18)
+    recorded = trace(model, ROWS[0])
+    ranked = recorded.find(7, 2, most=18)
     assert [w for *_, w in ranked] == sorted((w for *_, w in ranked), reverse=True)
     layer, head, weight = ranked[0]
-    assert weight == pytest.approx(float(found.map(layer, head)[7, 2])) and len(ranked) == 18
+    assert weight == pytest.approx(float(recorded.map(layer, head)[7, 2])) and len(ranked) == 18
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("view", "message"),
     [
         (lambda t: t.map(9, 0), "no layer 9"),
         (lambda t: t.map(0, 6), "no head 6"),
@@ -310,19 +312,19 @@ def test_finding_heads_ranks_by_the_true_weight():
         (lambda t: t.map(0, 0, bins=2, pool="median"), "pool median"),
     ],
 )
-def test_what_is_not_there_is_said(ask, told):
+def test_missing_layers_heads_and_tokens_are_refused(view, message):
     torch.manual_seed(0)
-    found = trace(Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6)), ROWS[0])
-    with pytest.raises(ValueError, match=told.replace("[", r"\[")):
-        ask(found)
+    recorded = trace(Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6)), ROWS[0])
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        view(recorded)
 
 
 def test_broken_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no trace"):
         Trace.load(tmp_path / "none.safetensors")
-    found = trace(Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6)), ROWS[0])
+    recorded = trace(Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6)), ROWS[0])
     file = tmp_path / "t.safetensors"
-    found.save(file)
+    recorded.save(file)
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="not a readable trace"):
@@ -339,12 +341,12 @@ def test_recording_inside_a_recording_still_works():
     assert len(outer) == 2
 
 
-def test_a_trace_made_from_another_remembers_nothing_of_it():
+def test_a_replaced_trace_has_its_own_cache():
     """What was computed from other calls must not be shown as these calls' own."""
     torch.manual_seed(0)
-    found = trace(Transformer(Config(vocab=11, width=24, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2])
-    before, looked = found.map(0, 1), found.survey()
-    turned = replace(found, calls={"decoder": found.calls["decoder"][::-1]})
+    recorded = trace(Transformer(Config(vocab=11, width=24, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2])
+    before, looked = recorded.map(0, 1), recorded.survey()
+    turned = replace(recorded, calls={"decoder": recorded.calls["decoder"][::-1]})
     np.testing.assert_array_equal(turned.map(1, 1), before)
     assert not np.array_equal(turned.map(0, 1), before)
     assert turned.survey().heads[0][1][1].link == looked.heads[0][0][1].link
@@ -357,15 +359,15 @@ def test_layers_may_have_different_numbers_of_heads(tmp_path):
         q = torch.randn(1, heads, 7, 4)
         calls.append(Call(q, torch.randn(1, heads, 7, 4), q, masks.causal(), 0.5, name=f"decoder.{layer}"))
     tokens = {"decoder": [Tokens(tuple(f" w{i}" for i in range(7)))]}
-    found = Trace({"decoder": calls}, tokens, tokens)
-    found.save(tmp_path / "t.safetensors")
-    for one in (found, Trace.load(tmp_path / "t.safetensors")):
-        assert (one.n_head(), one.n_head(layer=0), one.n_head(layer=1)) == (5, 2, 5)
-        assert len(one.find(5, 2, most=None)) == len(one.patterns().table) == 7
-        np.testing.assert_allclose(one.map(0), (one.map(0, 0) + one.map(0, 1)) / 2, atol=1e-6)
-        assert one.rollout().shape == (7, 7) and one.survey().most_telling((0, 1), range(5))[0] in (0, 1)
+    recorded = Trace({"decoder": calls}, tokens, tokens)
+    recorded.save(tmp_path / "t.safetensors")
+    for each in (recorded, Trace.load(tmp_path / "t.safetensors")):
+        assert (each.n_head(), each.n_head(layer=0), each.n_head(layer=1)) == (5, 2, 5)
+        assert len(each.find(5, 2, most=None)) == len(each.patterns().table) == 7
+        np.testing.assert_allclose(each.map(0), (each.map(0, 0) + each.map(0, 1)) / 2, atol=1e-6)
+        assert each.rollout().shape == (7, 7) and each.survey().most_telling((0, 1), range(5))[0] in (0, 1)
         with pytest.raises(ValueError, match="there is no head 2"):
-            one.map(0, 2)
+            each.map(0, 2)
 
 
 @pytest.mark.parametrize("mask", [masks.causal(), masks.window(1), masks.window(0, 2)], ids=repr)
@@ -374,15 +376,15 @@ def test_rows_that_reach_no_key_are_zero_in_every_view(n, m, mask, monkeypatch):
     """With more queries than keys the first rows of a band lie before all keys."""
     monkeypatch.setattr(attention_maps, "BLOCK", 2 * m)  # blocks of two rows: some of them see nothing at all
     q, k = torch.randn(1, 4, n, 3), torch.randn(1, 2, m, 3)
-    one = attention_maps.head_of(Call(q, k, k, mask, 1.0), 0, 3)
-    whole = one.weights()
-    assert torch.equal(one.lse == float("-inf"), ~one.allowed().any(-1))
-    torch.testing.assert_close(torch.stack([one.column(j) for j in range(m)], 1), whole)
-    torch.testing.assert_close(one.pooled(100, "sum"), whole)
+    view = attention_maps.head_of(Call(q, k, k, mask, 1.0), 0, 3)
+    whole = view.weights()
+    assert torch.equal(view.lse == float("-inf"), ~view.allowed().any(-1))
+    torch.testing.assert_close(torch.stack([view.column(j) for j in range(m)], 1), whole)
+    torch.testing.assert_close(view.pooled(100, "sum"), whole)
 
 
 @pytest.mark.parametrize(
-    ("inputs", "says"),
+    ("inputs", "message"),
     [
         (torch.tensor([[3, 1, 4]]), r"inputs is a Tensor: give a dict .*\"input_ids\": ids.*trace\(model, ids\)"),
         ([[3, 1, 4]], "inputs is a list: give a dict"),
@@ -392,6 +394,6 @@ def test_rows_that_reach_no_key_are_zero_in_every_view(n, m, mask, monkeypatch):
     ],
     ids=lambda p: p if isinstance(p, str) else type(p).__name__,
 )
-def test_inputs_that_are_not_a_dict_of_ids_are_refused_with_what_to_give(inputs, says):
-    with pytest.raises(Problem, match=says):
+def test_inputs_that_are_not_a_dict_of_ids_are_refused_with_what_to_give(inputs, message):
+    with pytest.raises(Problem, match=message):
         trace(Transformer(Config(vocab=11, width=8, n_layer=1, n_head=2)), inputs=inputs)

@@ -25,10 +25,10 @@ def whole(tmp_path_factory):
 
 def changed(whole, tmp_path, header=None, **tensors):
     """The file with its header passed through a function and some tensors put in others' place."""
-    told = read(whole)[0]
-    told = told if header is None else header(told)
-    kept = load_file(whole) | {name.replace("_", "."): tensor for name, tensor in tensors.items()}
-    save_file(kept, tmp_path / "t.safetensors", metadata={"qkv": json.dumps(told)})
+    content = read(whole)[0]
+    content = content if header is None else header(content)
+    stored = load_file(whole) | {name.replace("_", "."): tensor for name, tensor in tensors.items()}
+    save_file(stored, tmp_path / "t.safetensors", metadata={"qkv": json.dumps(content)})
     return tmp_path / "t.safetensors"
 
 
@@ -41,13 +41,13 @@ def three(h):
     return h
 
 
-def one_item(h):
+def single_item(h):
     del h["tokens"]["decoder"]["queries"][1]
     return h
 
 
 @pytest.mark.parametrize(
-    ("header", "tensors", "told"),
+    ("header", "tensors", "message"),
     [
         (None, {"decoder_0_q": torch.zeros(2, 4, 10, 4, dtype=torch.bfloat16)}, "decoder.0.q holds BF16"),
         (lambda h: [], {}, "no trace"),
@@ -58,15 +58,15 @@ def one_item(h):
         (None, {"decoder_1_v": torch.zeros(2, 2, 9, 4)}, "decoder.1 has q"),
         (None, {"decoder_1_q": torch.zeros(2, 4, 10)}, "decoder.1 has q"),
         (three, {}, "10 queries, 3 tokens"),
-        (one_item, {}, "2 texts"),
+        (single_item, {}, "2 texts"),
         (layers(10**9), {}, "1000000000 layers"),
         (layers(0), {}, "0 layers"),
         (layers(3), {}, "its 3 layers"),
     ],
 )
-def test_what_is_no_trace_is_refused(whole, tmp_path, header, tensors, told):
+def test_what_is_no_trace_is_refused(whole, tmp_path, header, tensors, message):
     file = changed(whole, tmp_path, header, **tensors)
-    with pytest.raises(Problem, match=told) as problem:
+    with pytest.raises(Problem, match=message) as problem:
         Trace.load(file)
     assert str(file) in str(problem.value) and problem.value.say("zh") != str(problem.value)
 

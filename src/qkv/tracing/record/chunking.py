@@ -11,12 +11,12 @@ from ...attention.formula import Call
 from ...mixers.calls import Mixing
 
 CHUNK = 2048  # tokens that go through a model at once
-FOLLOWED = 8192  # and where somebody follows: in chunks, a layer is whole only when the last one goes through it
+STREAMED = 8192  # and where somebody follows: in chunks, a layer is whole only when the last one goes through it
 
 
-def is_long(n: int, *, followed: bool = False) -> bool:
+def is_long(n: int, *, streamed: bool = False) -> bool:
     """Is this more than goes through a model at once?"""
-    return n > (FOLLOWED if followed else CHUNK)
+    return n > (STREAMED if streamed else CHUNK)
 
 
 def chunks(n: int) -> list[slice]:
@@ -38,18 +38,18 @@ def join_call(whole: list[Call | Mixing], i: int, call: Call | Mixing, span: sli
         if span.start == 0:
             whole.append(call)
             return
-        before = whole[i]
-        assert isinstance(before, Mixing)
+        previous = whole[i]
+        assert isinstance(previous, Mixing)
         q, k, v, decay = (
-            torch.cat([getattr(each, name) for each in (before, call)], 2) for name in ("q", "k", "v", "decay")
+            torch.cat([getattr(each, name) for each in (previous, call)], 2) for name in ("q", "k", "v", "decay")
         )
-        write = None if before.write is None or call.write is None else torch.cat([before.write, call.write], 2)
-        whole[i] = replace(before, q=q, k=k, v=v, decay=decay, write=write)
+        write = None if previous.write is None or call.write is None else torch.cat([previous.write, call.write], 2)
+        whole[i] = replace(previous, q=q, k=k, v=v, decay=decay, write=write)
         return
     if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
         batch, heads, _, width = call.q.shape
         whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), lse=None))
-    made = whole[i]
-    made.q[:, :, span] = call.q
-    assert isinstance(made, Call)
-    whole[i] = replace(made, k=call.k, v=call.v, mask=call.mask)
+    joined = whole[i]
+    joined.q[:, :, span] = call.q
+    assert isinstance(joined, Call)
+    whole[i] = replace(joined, k=call.k, v=call.v, mask=call.mask)

@@ -32,7 +32,7 @@ from .tokenizer_protocol import Inputs
 
 HIDDEN = -1e4  # an additive mask of this or less hides
 CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
-OTHER_SENSES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
+OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
 WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention that have no weights to show
 HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, and none
 
@@ -85,7 +85,7 @@ class Untraceable(Problem):
     """A model whose attention can't be shown; the text has nothing to do with it."""
 
 
-def known(model: Any) -> PretrainedModel:
+def unwrap_model(model: Any) -> PretrainedModel:
     """The model of transformers itself, out of what may be wrapped around it."""
     model = getattr(model, "_orig_mod", model)  # torch.compile's
     if hasattr(model, "get_base_model"):  # peft's
@@ -96,7 +96,7 @@ def known(model: Any) -> PretrainedModel:
     return model
 
 
-def unheard(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Problem:
+def untraceable(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Problem:
     """The problem of attention that asks nobody for its kernel, or of a model that has none."""
     names = sorted(set(classes))
     if not names:
@@ -115,20 +115,20 @@ def unheard(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Probl
 
 def stacks(model: PretrainedModel) -> Stacks:
     """The attention modules by part and layer."""
-    found: dict[str, list[tuple[str, nn.Module]]] = {}
-    for name, module in attentions(model):
-        found.setdefault(part_of(model, name, module), []).append((name, module))
+    modules: dict[str, list[tuple[str, nn.Module]]] = {}
+    for name, module in attention_modules(model):
+        modules.setdefault(part_of(model, name, module), []).append((name, module))
     return {
-        part: dict(zip(numbered([name for name, _ in found[part]]), found[part], strict=True))
+        part: dict(zip(layer_numbers([name for name, _ in modules[part]]), modules[part], strict=True))
         for part in PARTS
-        if part in found
+        if part in modules
     }
 
 
 def context_of(model: PretrainedModel) -> int | None:
     """How many tokens the model was made for, where its config says so."""
-    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    return found if isinstance(found, int) else None
+    context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    return context if isinstance(context, int) else None
 
 
 def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
@@ -140,7 +140,7 @@ def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
             model=type(model).__name__,
         )
     if not model._can_set_attn_implementation():
-        classes = sorted({type(module).__name__ for _, module in attentions(model)} or {type(model).__name__})
+        classes = sorted({type(module).__name__ for _, module in attention_modules(model)} or {type(model).__name__})
         raise Problem(
             "heads of {model} can't be edited: the attention of {classes} doesn't ask transformers for its kernel",
             model=type(model).__name__,
@@ -149,12 +149,12 @@ def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
     return {part: {i: _heads(module) for i, (_, module) in layers.items()} for part, layers in stacks(model).items()}
 
 
-def attentions(model: PretrainedModel, *, all_senses: bool = False) -> list[tuple[str, nn.Module]]:
+def attention_modules(model: PretrainedModel, *, all_modalities: bool = False) -> list[tuple[str, nn.Module]]:
     """Modules named after attention that hold no other such module, those for pictures and sound left out."""
 
     family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
 
-    def named(module: nn.Module) -> bool:
+    def is_attention(module: nn.Module) -> bool:
         kind = type(module).__name__
         rest = kind.lower().removeprefix(family)  # the softmax of Kimi Linear is KimiLinearAttention
         return "Attention" in kind and not WEIGHTLESS.search(rest) and not HELPERS.search(kind)
@@ -162,23 +162,23 @@ def attentions(model: PretrainedModel, *, all_senses: bool = False) -> list[tupl
     return [
         (name, module)
         for name, module in model.named_modules()
-        if named(module)
-        and (all_senses or not OTHER_SENSES.search(name))
-        and not any(named(inner) for inner in module.modules() if inner is not module)
+        if is_attention(module)
+        and (all_modalities or not OTHER_MODALITIES.search(name))
+        and not any(is_attention(inner) for inner in module.modules() if inner is not module)
     ]
 
 
-def numbered(names: Sequence[str]) -> tuple[int, ...]:
+def layer_numbers(names: Sequence[str]) -> tuple[int, ...]:
     """The numbers of layers from the names of their attention: those of the model, where each has one of its own.
 
-    >>> numbered(["model.layers.3.self_attn", "model.layers.7.self_attn"])  # the others have no attention
+    >>> layer_numbers(["model.layers.3.self_attn", "model.layers.7.self_attn"])  # the others have no attention
     (3, 7)
-    >>> numbered(["encoder.blocks.0.0.attention", "encoder.blocks.0.1.attention", "encoder.blocks.1.0.attention"])
+    >>> layer_numbers(["encoder.blocks.0.0.attention", "encoder.blocks.0.1.attention", "encoder.blocks.1.0.attention"])
     (0, 1, 2)
     """
-    found = [next((int(word) for word in name.split(".") if word.isdigit()), -1) for name in names]
-    rising = all(a < b for a, b in pairwise(found))
-    return tuple(found) if rising and found[:1] != [-1] else tuple(range(len(names)))
+    numbers = [next((int(word) for word in name.split(".") if word.isdigit()), -1) for name in names]
+    rising = all(a < b for a, b in pairwise(numbers))
+    return tuple(numbers) if rising and numbers[:1] != [-1] else tuple(range(len(names)))
 
 
 def side_of(name: str) -> str | None:
@@ -187,8 +187,8 @@ def side_of(name: str) -> str | None:
     >>> side_of("decoder.bert.encoder.layer.0.attention.self")  # a decoder made of BERT
     'decoder'
     """
-    found = re.search("encoder|decoder", name)
-    return None if found is None else found[0]
+    match = re.search("encoder|decoder", name)
+    return None if match is None else match[0]
 
 
 def part_of(model: PretrainedModel, name: str, module: nn.Module) -> str:
@@ -205,7 +205,7 @@ def _heads(module: nn.Module) -> int:
         for holder in (module, getattr(module, "config", None)):
             if isinstance(count := getattr(holder, what, None), int):
                 return count
-    raise unheard(module, [type(module).__name__])
+    raise untraceable(module, [type(module).__name__])
 
 
 Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' names and its thread
@@ -213,7 +213,7 @@ Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' 
 listeners: list[Listener] = []
 _edited: dict[int, str] = {}  # a module → the name its edits go by
 _replaced: dict[tuple[int, str], list[Any]] = {}  # an owner and a name → what stands there, and how many replace it
-_door = threading.Lock()
+_lock = threading.Lock()
 
 
 @contextmanager
@@ -221,31 +221,31 @@ def replacing(owner: Any, name: str, replacement: Callable[[Any], Any]) -> Itera
     """Inside the block, what a class or a file calls by this name is replaced; where blocks overlap, until the last ends."""
     is_class, key = isinstance(owner, type), (id(owner), name)
     put = partial(setattr, owner) if is_class else owner.__setitem__
-    with _door:
-        kept = _replaced.setdefault(key, [getattr(owner, name) if is_class else owner[name], 0])
-        kept[1] += 1
-        put(name, replacement(kept[0]))
+    with _lock:
+        patch = _replaced.setdefault(key, [getattr(owner, name) if is_class else owner[name], 0])
+        patch[1] += 1
+        put(name, replacement(patch[0]))
     try:
         yield
     finally:
-        with _door:
-            kept[1] -= 1
-            if not kept[1]:
+        with _lock:
+            patch[1] -= 1
+            if not patch[1]:
                 put(name, _replaced.pop(key)[0])
 
 
 @contextmanager
-def subscribed(everyone: list[Any], listener: object) -> Iterator[None]:
+def subscribed(subscribers: list[Any], listener: object) -> Iterator[None]:
     """Inside the block, this listener is one of them all."""
-    everyone.append(listener)
+    subscribers.append(listener)
     try:
         yield
     finally:
-        everyone[:] = [kept for kept in everyone if kept is not listener]
+        subscribers[:] = [other for other in subscribers if other is not listener]
 
 
 @contextmanager
-def hearing() -> Iterator[None]:
+def observing_kernels() -> Iterator[None]:
     """Inside the block attention functions have ears; afterwards the library is as it was, whatever happened."""
     from transformers import AttentionInterface
 
@@ -272,7 +272,7 @@ def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Ite
     outer = {key: _edited[key] for key in modules if key in _edited}
     _edited.update(modules)
     try:
-        with hearing():
+        with observing_kernels():
             yield
     finally:
         for key in modules.keys() - outer.keys():
@@ -285,37 +285,43 @@ def _get_interface(
 ) -> Callable[..., tuple[Tensor, Any]]:
     """What stands in the place of the library's method: the function it gives, with somebody listening."""
     function = method(self, attn_implementation, default)
-    own = attn_implementation or "eager"
+    implementation = attn_implementation or "eager"
 
-    def heard(
+    def observed(
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None, *more: Any, **options: Any
     ) -> tuple[Tensor, Any]:
         output, weights = function(module, query, key, value, attention_mask, *more, **options)
         if more:
             options |= dict(zip([*inspect.signature(function).parameters][5:], more, strict=False))
-        given = output
+        final = output
         if id(module) in _edited:
-            call = call_of(module, query, key, value, attention_mask, options, own, _edited[id(module)], {})
+            call = call_of(module, query, key, value, attention_mask, options, implementation, _edited[id(module)], {})
             changed, _ = edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
-            given = changed.transpose(1, 2).contiguous()
-        for hear, names, thread in list(listeners):
+            final = changed.transpose(1, 2).contiguous()
+        for listener, names, thread in list(listeners):
             if id(module) in names and thread == threading.get_ident():
-                hear(names[id(module)], module, (query, key, value, attention_mask, options, own), output, given)
-        return given, weights
+                listener(
+                    names[id(module)],
+                    module,
+                    (query, key, value, attention_mask, options, implementation),
+                    output,
+                    final,
+                )
+        return final, weights
 
-    return heard
+    return observed
 
 
 def configs_of(model: PretrainedModel) -> list[Any]:
     """Every config that says which attention a part of the model runs."""
-    found: dict[int, Any] = {}
-    waiting = [getattr(module, "config", None) for module in model.modules()]
-    while waiting:
-        config = waiting.pop()
-        if id(config) not in found and hasattr(config, "_attn_implementation_internal"):
-            found[id(config)] = config
-            waiting += [getattr(config, key, None) for key in getattr(config, "sub_configs", ())]
-    return list(found.values())
+    configs: dict[int, Any] = {}
+    pending = [getattr(module, "config", None) for module in model.modules()]
+    while pending:
+        config = pending.pop()
+        if id(config) not in configs and hasattr(config, "_attn_implementation_internal"):
+            configs[id(config)] = config
+            pending += [getattr(config, key, None) for key in getattr(config, "sub_configs", ())]
+    return list(configs.values())
 
 
 def call_of(
@@ -325,7 +331,7 @@ def call_of(
     v: Tensor,
     mask: Any,
     options: Inputs,
-    own: str,
+    implementation: str,
     name: str,
     rules: Rules,
 ) -> Call:
@@ -337,9 +343,9 @@ def call_of(
     causal = getattr(module, "is_causal", True) if causal is None else causal
     if mask is None or (isinstance(mask, Tensor) and mask.ndim == 2):
         # The eager way needs no telling: what it hides is in its mask.
-        if own != "eager" and causal and n > 1:
+        if implementation != "eager" and causal and n > 1:
             rule = masks.causal()
-            if "flash" in own:
+            if "flash" in implementation:
                 reach = options.get("sliding_window")
                 rule = rule if reach is None else Band(reach - 1, 0)
             elif m > n:  # room of a cache that nobody filled
@@ -358,7 +364,7 @@ def call_of(
             "{model} runs its attention as {kind}, whose masks can't be read: call "
             "model.set_attn_implementation('sdpa') first",
             model=type(module).__name__,
-            kind=own,
+            kind=implementation,
         )
     if bias is not None:
         if id(bias) not in rules:
@@ -384,10 +390,10 @@ def _read_mask(mask: Tensor) -> tuple[masks.Mask, Tensor | None]:
     """A mask of the model's, (B, H, N, M), as the shortest rule that equals it, and what it adds to the scores if anything."""
     if mask.dtype == torch.bool:
         return rule_of(mask), None
-    hidden = mask <= HIDDEN
-    if bool(((mask == 0) | hidden).all()):
-        return rule_of(~hidden), None
-    return rule_of(~hidden), mask.masked_fill(hidden, 0.0)
+    is_hidden = mask <= HIDDEN
+    if bool(((mask == 0) | is_hidden).all()):
+        return rule_of(~is_hidden), None
+    return rule_of(~is_hidden), mask.masked_fill(is_hidden, 0.0)
 
 
 def rule_of(allowed: Tensor) -> masks.Mask:
@@ -396,18 +402,18 @@ def rule_of(allowed: Tensor) -> masks.Mask:
     if heads > 1 or 0 in (n, m):
         return masks.dense(allowed)
     table = allowed[:, 0]
-    real = table.any(1)  # (B, M): keys that somebody sees
-    seeing = table.any(2)  # (B, N): queries that see something
-    if not bool(seeing.any()):
+    visible_keys = table.any(1)  # (B, M): keys that somebody sees
+    seeing_queries = table.any(2)  # (B, N): queries that see something
+    if not bool(seeing_queries.any()):
         return masks.dense(allowed)
     marks = table.contiguous().view(torch.uint8)
     rows = torch.arange(n, device=allowed.device) + (m - n)
     first, last = marks.argmax(2), m - 1 - marks.flip(2).argmax(2)
-    left, right = int((rows - first)[seeing].max()), int((last - rows)[seeing].max())
-    filled = masks.full() if bool(real.all()) else masks.padding(real)
-    bands = ((None, None), (None, 0), (left, 0), (None, right), (left, None), (left, right))
+    behind, ahead = int((rows - first)[seeing_queries].max()), int((last - rows)[seeing_queries].max())
+    padding = masks.full() if bool(visible_keys.all()) else masks.padding(visible_keys)
+    bands = ((None, None), (None, 0), (behind, 0), (None, ahead), (behind, None), (behind, ahead))
     for band in dict.fromkeys(bands):
-        rule = (masks.full() if band == (None, None) else Band(*band)) & filled
+        rule = (masks.full() if band == (None, None) else Band(*band)) & padding
         if _equals(rule, table):
             return rule
     return masks.dense(allowed)
@@ -424,7 +430,7 @@ def _equals(rule: masks.Mask, table: Tensor, block: int = 256) -> bool:
     )
 
 
-def explained(call: Call, output: Tensor) -> bool:
+def reproduces(call: Call, output: Tensor) -> bool:
     """Do two rows of the call give what the kernel gave, (B, N, H, D)? Rows that see nothing don't count."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]
@@ -433,16 +439,18 @@ def explained(call: Call, output: Tensor) -> bool:
     bias = call.bias
     if bias is not None:
         bias = bias.expand(*bias.shape[:-2], n, m)[..., rows, :]
-    asked = Call(call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks)
-    mine = mix(asked.weights(), call.v, torch.float32)  # (B, H, 2, D)
-    return close(mine, output[:, rows].transpose(1, 2), allowed.any(-1).expand(batch, heads, len(rows)))
+    rows_call = Call(
+        call.q[:, :, rows], call.k, call.v, masks.dense(allowed), call.scale, bias, call.softcap, call.sinks
+    )
+    ours = mix(rows_call.weights(), call.v, torch.float32)  # (B, H, 2, D)
+    return close(ours, output[:, rows].transpose(1, 2), allowed.any(-1).expand(batch, heads, len(rows)))
 
 
-def close(mine: Tensor, theirs: Tensor, which: Tensor) -> bool:
+def close(ours: Tensor, theirs: Tensor, counted: Tensor) -> bool:
     """Are these rows of both the same, give or take rounding? The others may be anything, NaN too."""
-    if mine.shape != theirs.shape:
+    if ours.shape != theirs.shape:
         return False
-    near = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 5e-2
-    far = (mine - theirs.float()).abs().amax(-1)[which]
-    size = theirs.float().abs().amax(-1)[which]
-    return not far.numel() or bool(far.max() <= near * (size.max() + 1e-6))
+    tolerance = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 5e-2
+    error = (ours - theirs.float()).abs().amax(-1)[counted]
+    size = theirs.float().abs().amax(-1)[counted]
+    return not error.numel() or bool(error.max() <= tolerance * (size.max() + 1e-6))

@@ -24,89 +24,89 @@ from ...attention import masks
 from ...attention.dispatch import Call
 from ...attention.rules import Dense
 from ...i18n import Notice, Problem
-from .hf_attention import Inputs, PretrainedModel, Untraceable, attentions, configs_of, part_of, rule_of
-from .hf_inputs import entry, items, run, several
-from .hf_trace import Heard
+from .hf_attention import Inputs, PretrainedModel, Untraceable, attention_modules, configs_of, part_of, rule_of
+from .hf_inputs import batch_size, entry_point, is_seq2seq, run
+from .hf_trace import ForwardRecording
 
 FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
 HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
 
 
-def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple[Heard, Tensor]:
+def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple[ForwardRecording, Tensor]:
     """The weights of every layer as calls of width 0, and the model's logits (or states)."""
-    _tell(model, inputs)
-    called = entry(model, inputs)
-    taken = inspect.signature(getattr(called, "forward", called)).parameters.values()
+    _announce_size(model, inputs)
+    called = entry_point(model, inputs)
+    parameters = inspect.signature(getattr(called, "forward", called)).parameters.values()
     nothing = Untraceable(
         "{model} gives no attention weights, not even with output_attentions=True: it has none, or was loaded "
         "with an attention that keeps them (load it with attn_implementation='eager')",
         model=type(model).__name__,
     )
-    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in taken):
+    if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in parameters):
         raise nothing
-    heard = Heard(model, "input_ids" in inputs)
+    recording = ForwardRecording(model, "input_ids" in inputs)
     for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
-        heard.entered.clear()
-        with _eagerly(model), heard.listen():
-            made = run(model, inputs | options | {"output_attentions": True})
-        if any(made.get(field) for field in ("attentions", *FIELDS.values())):
+        recording.forward_calls.clear()
+        with _eager_attention(model), recording.listen():
+            outputs = run(model, inputs | options | {"output_attentions": True})
+        if any(outputs.get(field) for field in ("attentions", *FIELDS.values())):
             break
-    found = {part: list(made.get(field) or ()) for part, field in FIELDS.items()}
-    if made.get("attentions"):
-        found[_part(heard, made["attentions"])] = list(made["attentions"])
-    if found["encoder"] and not several(model):
-        found["decoder"] = []  # of what another stack made of the text (FastSpeech's frames), not of its tokens
-    logits = made[0] if made.get("logits") is None else made.get("logits")
-    del made  # a layer's weights are let go as soon as they are kept
-    for part, layers in found.items():
-        there = [i for i, weights in enumerate(layers) if weights is not None]
-        wanted, names = _sizes(inputs, several(model))[part], _names(model, heard, part, there, len(layers))
-        for i, name in zip(there, names, strict=True):
-            heard.calls.setdefault(part, []).append(_call(model, layers[i], wanted))
-            heard.names.setdefault(part, []).append(name)
+    tables = {part: list(outputs.get(field) or ()) for part, field in FIELDS.items()}
+    if outputs.get("attentions"):
+        tables[_part(recording, outputs["attentions"])] = list(outputs["attentions"])
+    if tables["encoder"] and not is_seq2seq(model):
+        tables["decoder"] = []  # of what another stack made of the text (FastSpeech's frames), not of its tokens
+    logits = outputs[0] if outputs.get("logits") is None else outputs.get("logits")
+    del outputs  # a layer's weights are let go as soon as they are kept
+    for part, layers in tables.items():
+        present = [i for i, weights in enumerate(layers) if weights is not None]
+        expected, names = _sizes(inputs, is_seq2seq(model))[part], _names(model, recording, part, present, len(layers))
+        for i, name in zip(present, names, strict=True):
+            recording.calls.setdefault(part, []).append(_call(model, layers[i], expected))
+            recording.names.setdefault(part, []).append(name)
             layers[i] = None
-    if not heard.calls:
+    if not recording.calls:
         raise nothing
-    return heard, logits
+    return recording, logits
 
 
 def bytes_of(model: PretrainedModel, inputs: Inputs) -> int:
     """How much the weights will take: 4 bytes for every query, key, head, layer and text."""
-    sizes = _sizes(inputs, several(model))
+    sizes = _sizes(inputs, is_seq2seq(model))
     heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
     heads = max(heads) if isinstance(heads, list | tuple) else heads or 1
     total = 0
-    for name, module in attentions(model):
+    for name, module in attention_modules(model):
         n, m = sizes[part_of(model, name, module)]
-        total += 4 * items(inputs) * heads * (n or 0) * (m or n or 0)
+        total += 4 * batch_size(inputs) * heads * (n or 0) * (m or n or 0)
     return total
 
 
-def _tell(model: PretrainedModel, inputs: Inputs) -> None:
+def _announce_size(model: PretrainedModel, inputs: Inputs) -> None:
     """Say the size before it is taken, where the input tells it; refuse what can't fit into this machine's memory."""
     if not (size := bytes_of(model, inputs)):
         return
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
-    told = dict(size=_amount(size), tokens=max(n or 0 for n, _ in _sizes(inputs, several(model)).values()))
-    if size > there and model.device.type == "cpu":
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
+    amounts = dict(size=_format_bytes(size), tokens=max(n or 0 for n, _ in _sizes(inputs, is_seq2seq(model)).values()))
+    if size > memory and model.device.type == "cpu":
         raise Problem(
             "the weights of all heads for {tokens} tokens are {size}, and this machine has {there}: shorten the text",
-            **told,
-            there=_amount(there),
+            **amounts,
+            there=_format_bytes(memory),
         )
     warnings.warn(
         Notice(
             "the weights of all heads are kept whole, as the model gives them: {size} for {tokens} tokens, and "
             "four times that for twice as many",
-            **told,
+            **amounts,
         ),
         stacklevel=5,
     )  # whoever called trace
 
 
-def _amount(size: int) -> str:
+def _format_bytes(size: int) -> str:
     """
-    >>> _amount(1_500_000), _amount(16_900_000_000)
+    >>> _format_bytes(1_500_000), _format_bytes(16_900_000_000)
     ('1.5 MB', '16.9 GB')
     """
     return f"{size / 1e6:.1f} MB" if size < 1e9 else f"{size / 1e9:.1f} GB"
@@ -123,71 +123,73 @@ def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None
 
 
 @contextmanager
-def _eagerly(model: PretrainedModel) -> Iterator[None]:
+def _eager_attention(model: PretrainedModel) -> Iterator[None]:
     """The model with its plainest attention, and afterwards with its own; the hooks by which the library collects weights
     stay in a model for good otherwise."""
-    before = [(config, config._attn_implementation_internal) for config in configs_of(model)]
+    implementations = [(config, config._attn_implementation_internal) for config in configs_of(model)]
     hooks = [(module, set(module._forward_hooks), HOOKED in vars(module)) for module in model.modules()]
     try:
-        for config, _ in before:
+        for config, _ in implementations:
             config._attn_implementation_internal = "eager"
         yield
     finally:
-        for config, own in before:
-            config._attn_implementation_internal = own
-        for module, own, hooked in hooks:
-            for key in set(module._forward_hooks) - own:
+        for config, before in implementations:
+            config._attn_implementation_internal = before
+        for module, before, hooked in hooks:
+            for key in set(module._forward_hooks) - before:
                 del module._forward_hooks[key]
             if not hooked:
                 vars(module).pop(HOOKED, None)
 
 
-def _part(heard: Heard, layers: Iterable[object]) -> str:
+def _part(recording: ForwardRecording, layers: Iterable[object]) -> str:
     """What the one stack of a model is called, as where it is listened to; where it doesn't say, a decoder's tokens give
     nothing to those after them."""
-    for name, module in attentions(heard.model, all_senses=not heard.text):
-        if heard.entered[module] and hasattr(module, "is_causal"):
-            if (part := part_of(heard.model, name, module)) != "cross":
+    for name, module in attention_modules(recording.model, all_modalities=not recording.text):
+        if recording.forward_calls[module] and hasattr(module, "is_causal"):
+            if (part := part_of(recording.model, name, module)) != "cross":
                 return part
     tables = [table for table in layers if isinstance(table, Tensor) and table.ndim == 4]
-    later = any(bool(table.triu(1 + table.shape[3] - table.shape[2]).any()) for table in tables)
-    return "encoder" if later or not tables else "decoder"
+    has_future = any(bool(table.triu(1 + table.shape[3] - table.shape[2]).any()) for table in tables)
+    return "encoder" if has_future or not tables else "decoder"
 
 
-def _names(model: PretrainedModel, heard: Heard, part: str, places: list[int], layers: int) -> list[str]:
+def _names(
+    model: PretrainedModel, recording: ForwardRecording, part: str, present: list[int], layers: int
+) -> list[str]:
     """A name with its layer's number for each table: from the modules that ran, where there are as many."""
 
-    def here(own: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
-        return own == part if several(model) else (own == "cross") == (part == "cross")
+    def belongs(side: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
+        return side == part if is_seq2seq(model) else (side == "cross") == (part == "cross")
 
-    if len(places) < layers:  # None stands for layers that have no weights
-        return [f"layers.{i}" for i in places]
-    ran = [
+    if len(present) < layers:  # None stands for layers that have no weights
+        return [f"layers.{i}" for i in present]
+    names = [
         name
-        for name, module in attentions(model, all_senses=not heard.text)
-        for _ in range(heard.entered[module])
-        if here(part_of(model, name, module))
+        for name, module in attention_modules(model, all_modalities=not recording.text)
+        for _ in range(recording.forward_calls[module])
+        if belongs(part_of(model, name, module))
     ]
-    return ran if len(ran) == layers else [""] * layers
+    return names if len(names) == layers else [""] * layers
 
 
-def _call(model: PretrainedModel, weights: Tensor, wanted: tuple[int | None, int | None]) -> Call:
+def _call(model: PretrainedModel, weights: Tensor, expected: tuple[int | None, int | None]) -> Call:
     """A layer's weights as a call of width 0, checked."""
     kind = type(model).__name__
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
-    if len(shape) != 4 or any(size not in (None, found) for size, found in zip(wanted, shape[2:], strict=True)):
+    if len(shape) != 4 or any(size not in (None, actual) for size, actual in zip(expected, shape[2:], strict=True)):
         raise Untraceable(
             "{model} gives attention weights of the size {found} where {wanted} was expected, queries × keys: its "
             "rows and columns aren't the tokens, so a map would be wrong",
             model=kind,
             found=str(shape),
-            wanted=f"(…, {wanted[0] or 'n'}, {wanted[1] or 'm'})",
+            wanted=f"(…, {expected[0] or 'n'}, {expected[1] or 'm'})",
         )
-    near = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
+    tolerance = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     weights = weights.float()
     total, least = weights.sum(-1), float(weights.min())
     off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that sees nothing gives nothing
-    if not float(off.max()) <= near or least < 0:  # NaN is no share either
+    if not float(off.max()) <= tolerance or least < 0:  # NaN is no share either
         low, high = float(total.min()), float(total.max())
         raise Untraceable(
             "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the "
@@ -198,6 +200,6 @@ def _call(model: PretrainedModel, weights: Tensor, wanted: tuple[int | None, int
         )
     batch, heads, n, m = shape
     rule = rule_of((weights > 0).any(1, keepdim=True))
-    nothing = weights.new_zeros(batch, heads, n, 0)
-    beside = weights.new_zeros(batch, heads, m, 0)
-    return Call(nothing, beside, beside, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log())
+    empty_q = weights.new_zeros(batch, heads, n, 0)
+    empty_kv = weights.new_zeros(batch, heads, m, 0)
+    return Call(empty_q, empty_kv, empty_kv, masks.full() if isinstance(rule, Dense) else rule, 1.0, weights.log())

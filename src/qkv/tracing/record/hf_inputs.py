@@ -19,17 +19,17 @@ from torch import Tensor, nn
 
 from ...i18n import Notice, Problem, all_of, one_of, quoted
 from ..views.token_labels import Tokens
-from .hf_attention import OTHER_SENSES, Inputs, PretrainedModel, context_of, side_of
-from .model_protocol import MOST, Given, targets_of, too_long
+from .hf_attention import OTHER_MODALITIES, Inputs, PretrainedModel, context_of, side_of
+from .model_protocol import MAX_TARGET, TextInput, targets_of, too_long
 from .streaming import StreamStopped
-from .tokenizer_protocol import AnyTokenizer, ids_of, made_by_theirs, padded, reader_of
+from .tokenizer_protocol import AnyTokenizer, ids_of, is_encoding, padded, reader_of
 
-OTHERS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
+NON_TEXT_INPUTS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
 POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 
 
 @contextmanager
-def resting(model: PretrainedModel) -> Iterator[None]:
+def eval_mode(model: PretrainedModel) -> Iterator[None]:
     """No gradients and no dropout inside; each module trains afterwards if it did before."""
     training = [module for module in model.modules() if module.training]
     model.eval()
@@ -41,48 +41,48 @@ def resting(model: PretrainedModel) -> Iterator[None]:
             module.training = True
 
 
-def inputs_of(model: PretrainedModel, given: Any, tokenizer: AnyTokenizer) -> Inputs:
+def inputs_of(model: PretrainedModel, source: Any, tokenizer: AnyTokenizer) -> Inputs:
     """What the model is called with."""
-    if made_by_theirs(given):
-        return _as_given(model, dict(given))
+    if is_encoding(source):
+        return _tensors(model, dict(source))
     reader = reader_of(tokenizer)
-    texts = [given] if isinstance(given, str) else given
-    made: Inputs = {"input_ids": None}
+    texts = [source] if isinstance(source, str) else source
+    encoded: Inputs = {"input_ids": None}
     if not isinstance(texts, Tensor) and len(texts) and isinstance(texts[0], str):
-        made = reader.batch(texts)
-        if not all(made["input_ids"]):
+        encoded = reader.batch(texts)
+        if not all(encoded["input_ids"]):
             raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
-    if len(made) > 1:  # with a mask, or types
-        inputs = _as_given(model, made)
-        taken = inspect.signature(model.forward).parameters
-        real = inputs.get("attention_mask")
-        if real is not None and bool(real.all()):
+    if len(encoded) > 1:  # with a mask, or types
+        inputs = _tensors(model, encoded)
+        parameters = inspect.signature(model.forward).parameters
+        mask = inputs.get("attention_mask")
+        if mask is not None and bool(mask.all()):
             inputs.pop("attention_mask")
-        elif real is not None and not bool(real[:, 0].all()) and "position_ids" in taken and model.can_generate():
+        elif mask is not None and not bool(mask[:, 0].all()) and "position_ids" in parameters and model.can_generate():
             # Padded on the left, a text begins at 0 all the same, as it does when it is alone.
-            inputs["position_ids"] = (real.cumsum(-1) - 1).clamp(min=0)
-        return {key: value for key, value in inputs.items() if key in taken or key == "input_ids"}
-    rows = made["input_ids"] or ids_of(given, tokenizer)
+            inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        return {key: value for key, value in inputs.items() if key in parameters or key == "input_ids"}
+    rows = encoded["input_ids"] or ids_of(source, tokenizer)
     return _rows(model, reader.source(rows) if model.config.is_encoder_decoder else rows)
 
 
-def _as_given(model: PretrainedModel, given: Inputs) -> Inputs:
+def _tensors(model: PretrainedModel, inputs: Inputs) -> Inputs:
     """A tokenizer's result: tensors, on the model's device; lists of different lengths are padded."""
-    if isinstance(ids := given.get("input_ids"), list) and len({len(row) for row in ids}) > 1:
+    if isinstance(ids := inputs.get("input_ids"), list) and len({len(row) for row in ids}) > 1:
         return _rows(model, ids)
-    main = "input_ids" if ids is not None else next((key for key in OTHERS if key in given), None)
+    main = "input_ids" if ids is not None else next((key for key in NON_TEXT_INPUTS if key in inputs), None)
     if main is None:
         raise Problem(
             "a dict for the model needs input_ids, or {others}; it has {keys}",
-            keys=all_of(given) if given else "{}",
-            others=one_of(OTHERS),
+            keys=all_of(inputs) if inputs else "{}",
+            others=one_of(NON_TEXT_INPUTS),
         )
-    made: Inputs = {
-        key: value if isinstance(value, bool | str) else torch.as_tensor(value) for key, value in given.items()
+    tensors: Inputs = {
+        key: value if isinstance(value, bool | str) else torch.as_tensor(value) for key, value in inputs.items()
     }
-    if made[main].numel() == 0:
+    if tensors[main].numel() == 0:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
-    return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in made.items()}
+    return {key: value.to(model.device) if isinstance(value, Tensor) else value for key, value in tensors.items()}
 
 
 def _rows(model: PretrainedModel, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
@@ -90,56 +90,58 @@ def _rows(model: PretrainedModel, rows: Sequence[Sequence[int]], prefix: str = "
     pad = getattr(model.config, "pad_token_id", None)
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0 if pad is None else pad] * (longest - len(row))] for row in rows])
-    made = {f"{prefix}input_ids": ids.to(model.device)}
+    batch = {f"{prefix}input_ids": ids.to(model.device)}
     if len({len(row) for row in rows}) > 1:
-        real = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
-        made[f"{prefix}attention_mask"] = real.to(model.device)
-    return made
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+        batch[f"{prefix}attention_mask"] = mask.to(model.device)
+    return batch
 
 
-def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, target: Given | None) -> Inputs:
+def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, target: TextInput | None) -> Inputs:
     """The decoder's side: the target given, or what the model says, its start token first and without its end."""
     if "decoder_input_ids" in inputs:
         return {}
     if target is None:
-        return _rows(model, said(model, inputs, tokenizer), "decoder_")
-    rows = targets_of(target, tokenizer, items(inputs))
-    roles = (_role(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
+        return _rows(model, generate_ids(model, inputs, tokenizer), "decoder_")
+    rows = targets_of(target, tokenizer, batch_size(inputs))
+    roles = (_token_id(model, f"{what}_token_id") for what in ("decoder_start", "bos", "pad"))
     start: Any = next((i for i in roles if i is not None), 0)
     rows = [row if row[:1] == [start] else [start, *row] for row in rows]
-    return _rows(model, [_until_the_end(model, row, tokenizer) for row in rows], "decoder_")
+    return _rows(model, [_cut_at_eos(model, row, tokenizer) for row in rows], "decoder_")
 
 
-def said(
-    model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer = None, most: int = MOST, **options: object
+def generate_ids(
+    model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer = None, limit: int = MAX_TARGET, **options: object
 ) -> list[list[int]]:
     """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
     if not model.can_generate():
         raise Problem("{model} can't say anything by itself: give target=", model=type(model).__name__)
-    given = inputs
+    arguments = inputs
     if "input_ids" in inputs:
-        given = {"attention_mask": torch.ones_like(inputs["input_ids"])} | inputs
-    with resting(model):
-        with _telling(model):
-            made = model.generate(**given, do_sample=False, num_beams=1, max_new_tokens=most_of(model, most), **options)
-    return [_until_the_end(model, row, tokenizer) for row in made.tolist()]
+        arguments = {"attention_mask": torch.ones_like(inputs["input_ids"])} | inputs
+    with eval_mode(model):
+        with _explaining_failures(model):
+            generated = model.generate(
+                **arguments, do_sample=False, num_beams=1, max_new_tokens=target_limit(model, limit), **options
+            )
+    return [_cut_at_eos(model, row, tokenizer) for row in generated.tolist()]
 
 
-def most_of(model: PretrainedModel, most: int) -> int:
+def target_limit(model: PretrainedModel, limit: int) -> int:
     """So many tokens, or as many as there are positions after the start."""
     config = model.config.get_text_config(decoder=True)
-    return min(most, (getattr(config, "max_position_embeddings", None) or most + 1) - 1)
+    return min(limit, (getattr(config, "max_position_embeddings", None) or limit + 1) - 1)
 
 
-def _role(model: PretrainedModel, what: str) -> int | list[int] | None:
-    found = getattr(getattr(model, "generation_config", None), what, None)
-    return getattr(model.config, what, None) if found is None else found
+def _token_id(model: PretrainedModel, what: str) -> int | list[int] | None:
+    token_id = getattr(getattr(model, "generation_config", None), what, None)
+    return getattr(model.config, what, None) if token_id is None else token_id
 
 
-def _until_the_end(model: PretrainedModel, row: list[int], tokenizer: AnyTokenizer) -> list[int]:
+def _cut_at_eos(model: PretrainedModel, row: list[int], tokenizer: AnyTokenizer) -> list[int]:
     """A decoder's row up to where it ends; its first token may be the same one (BART begins with its end)."""
-    said = _role(model, "eos_token_id")
-    ends = {*(said if isinstance(said, list) else [said]), reader_of(tokenizer).eos}
+    eos = _token_id(model, "eos_token_id")
+    ends = {*(eos if isinstance(eos, list) else [eos]), reader_of(tokenizer).eos}
     return row[: next((i for i in range(1, len(row)) if row[i] in ends), len(row))]
 
 
@@ -155,15 +157,15 @@ def check(model: PretrainedModel, inputs: Inputs, prefix: str = "") -> dict[str,
         return {}
     vocabulary = _vocabulary(model, prefix)
     as_rows("prompt" if prefix else "source", ids, int(ids.max()) + 1 if vocabulary is None else vocabulary)
-    rooms = []
-    other = ("encoder" if prefix else "decoder") if several(model) else None
+    capacities = []
+    other = ("encoder" if prefix else "decoder") if is_seq2seq(model) else None
     for name, module in model.named_modules():
-        if isinstance(module, nn.Embedding) and POSITIONS.search(name) and not OTHER_SENSES.search(name):
+        if isinstance(module, nn.Embedding) and POSITIONS.search(name) and not OTHER_MODALITIES.search(name):
             if other is None or side_of(name) != other:
-                before = getattr(module, "offset", 0) or (0 if module.padding_idx is None else module.padding_idx + 1)
-                rooms.append(module.num_embeddings - before)
-    if rooms and ids.shape[1] > min(rooms):
-        raise too_long(ids.shape[1], min(rooms))
+                reserved = getattr(module, "offset", 0) or (0 if module.padding_idx is None else module.padding_idx + 1)
+                capacities.append(module.num_embeddings - reserved)
+    if capacities and ids.shape[1] > min(capacities):
+        raise too_long(ids.shape[1], min(capacities))
     return note_context(ids.shape[1], context_of(model))
 
 
@@ -171,37 +173,37 @@ def _vocabulary(model: PretrainedModel, prefix: str) -> int | None:
     """How many tokens the model knows on this side, where it says so."""
     side = model.decoder if prefix and hasattr(model, "decoder") else model  # an encoder-decoder of two models
     try:
-        found = getattr(side.get_input_embeddings(), "num_embeddings", None)
+        size = getattr(side.get_input_embeddings(), "num_embeddings", None)
     except (NotImplementedError, AttributeError):  # of two towers, one for text; or no model at all
-        found = None
-    return found or getattr(model.config.get_text_config(), "vocab_size", None)
+        size = None
+    return size or getattr(model.config.get_text_config(), "vocab_size", None)
 
 
-def several(model: PretrainedModel) -> bool:
+def is_seq2seq(model: PretrainedModel) -> bool:
     """Does it read one text and write another?"""
     return bool(model.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(model.forward).parameters
 
 
-def items(inputs: Inputs) -> int:
+def batch_size(inputs: Inputs) -> int:
     """Texts, pictures or sounds in the batch."""
-    return next(len(inputs[key]) for key in ("input_ids", *OTHERS) if key in inputs)
+    return next(len(inputs[key]) for key in ("input_ids", *NON_TEXT_INPUTS) if key in inputs)
 
 
-def entry(model: PretrainedModel, inputs: Inputs) -> Any:
+def entry_point(model: PretrainedModel, inputs: Inputs) -> Any:
     """What to call: the model, or of one with two towers (CLIP) the one that reads what is given."""
-    for mine, others, name in (
-        ("input_ids", OTHERS, "get_text_features"),
+    for own_key, others, name in (
+        ("input_ids", NON_TEXT_INPUTS, "get_text_features"),
         ("pixel_values", ("input_ids",), "get_image_features"),
         ("input_features", ("input_ids",), "get_audio_features"),
     ):
-        wanted = [key for key in others if key in inspect.signature(model.forward).parameters]
-        alone = mine in inputs and wanted and not any(key in inputs for key in others)
-        if alone and hasattr(model, name) and not model.can_generate():
+        other_keys = [key for key in others if key in inspect.signature(model.forward).parameters]
+        is_alone = own_key in inputs and other_keys and not any(key in inputs for key in others)
+        if is_alone and hasattr(model, name) and not model.can_generate():
             return getattr(model, name)
     return model
 
 
-def note_towers(model: PretrainedModel, inputs: Inputs) -> None:
+def warn_two_towers(model: PretrainedModel, inputs: Inputs) -> None:
     """Say that of two towers which never look at each other (CLIP) the text's is shown, where both were given."""
     both = "input_ids" in inputs and "pixel_values" in inputs
     if both and hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
@@ -218,12 +220,12 @@ def note_towers(model: PretrainedModel, inputs: Inputs) -> None:
 
 def run(model: PretrainedModel, inputs: Inputs) -> Any:
     """The model's forward."""
-    with _telling(model):
-        return entry(model, inputs)(**inputs)
+    with _explaining_failures(model):
+        return entry_point(model, inputs)(**inputs)
 
 
 @contextmanager
-def _telling(model: PretrainedModel) -> Iterator[None]:
+def _explaining_failures(model: PretrainedModel) -> Iterator[None]:
     """What a model says when it fails is told in a sentence, not lost in a traceback."""
     try:
         yield
@@ -240,32 +242,32 @@ def _telling(model: PretrainedModel) -> Iterator[None]:
 def tokens_of(tokenizer: AnyTokenizer, inputs: Inputs, prefix: str = "") -> list[Tokens]:
     """Labels of every row."""
     ids = inputs[f"{prefix}input_ids"].tolist()
-    real = inputs.get(f"{prefix}attention_mask")
-    marks = [[True] * len(row) for row in ids] if real is None or real.ndim != 2 else (real > 0).tolist()
+    mask = inputs.get(f"{prefix}attention_mask")
+    rows = [[True] * len(row) for row in ids] if mask is None or mask.ndim != 2 else (mask > 0).tolist()
     reader = reader_of(tokenizer)
-    return [padded(reader, row, mark) for row, mark in zip(ids, marks, strict=True)]
+    return [padded(reader, row, row_mask) for row, row_mask in zip(ids, rows, strict=True)]
 
 
-def places(model: PretrainedModel, inputs: Inputs, count: int) -> Tokens:
+def position_labels(model: PretrainedModel, inputs: Inputs, count: int) -> Tokens:
     """Names for what is no text: patches of a picture by row and column, what else there is by number.
 
     Where a model puts tokens of its own before its patches, the first of them is [CLS].
     """
     names = [f"[{i}]" for i in range(count)]
     tall, wide = _grid(model.config, inputs)
-    before = count - tall * wide
-    if not tall * wide or not 0 <= before <= 8:
+    extra = count - tall * wide
+    if not tall * wide or not 0 <= extra <= 8:
         return Tokens(tuple(names))
     # A space before each, as words have it: names of neighbours must not grow together.
-    names[before:] = [f" {i},{j}" for i in range(tall) for j in range(wide)]
-    names[:before] = ["[CLS]", *names[1:before]] if before else []
-    return Tokens(tuple(names), tuple(i < before for i in range(count)))
+    names[extra:] = [f" {i},{j}" for i in range(tall) for j in range(wide)]
+    names[:extra] = ["[CLS]", *names[1:extra]] if extra else []
+    return Tokens(tuple(names), tuple(i < extra for i in range(count)))
 
 
 def _grid(config: object, inputs: Inputs) -> tuple[int, int]:
     """How many patches a picture has, downwards and across; 0 where that isn't known."""
-    sees = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
-    patch = getattr(sees, "patch_size", None)
+    vision = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
+    patch = getattr(vision, "patch_size", None)
     patch = patch[0] if isinstance(patch, list | tuple) and len(set(patch)) == 1 else patch
     pixels = inputs.get("pixel_values")
     if not isinstance(patch, int) or pixels is None or pixels.ndim != 4:

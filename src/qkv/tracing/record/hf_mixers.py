@@ -25,44 +25,48 @@ from torch import Tensor, nn
 from ...mixers.calls import Mixing
 from ...mixers.delta import unit
 from ...mixers.forms import CHUNK
-from .hf_attention import OTHER_SENSES, PretrainedModel, Untraceable, close, replacing, subscribed
+from .hf_attention import OTHER_MODALITIES, PretrainedModel, Untraceable, close, replacing, subscribed
 
-Given = dict[str, Any]  # a kernel's arguments by name
+KernelArguments = dict[str, Any]  # a kernel's arguments by name
 OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
 
 
-def _scanned(given: Given) -> tuple[Mixing, Tensor]:
+def _from_mamba(arguments: KernelArguments) -> tuple[Mixing, Tensor]:
     """Mamba-2's scan: q = C, k = B, v = Δ·x, log γ = Δ·A; and x itself, D times, which is added to what comes out."""
-    x, step, skip = given["hidden_states"].float(), given["dt"], given.get("D")  # (B, N, H, P), (B, N, H), (H,)
-    if given.get("dt_bias") is not None:
-        step = step + given["dt_bias"].to(step.dtype)
-    step = F.softplus(step) if given.get("dt_softplus") else step
-    if given.get("dt_limit") is not None:
-        step = step.clamp(*given["dt_limit"])
+    x, step, skip = (
+        arguments["hidden_states"].float(),
+        arguments["dt"],
+        arguments.get("D"),
+    )  # (B, N, H, P), (B, N, H), (H,)
+    if arguments.get("dt_bias") is not None:
+        step = step + arguments["dt_bias"].to(step.dtype)
+    step = F.softplus(step) if arguments.get("dt_softplus") else step
+    if arguments.get("dt_limit") is not None:
+        step = step.clamp(*arguments["dt_limit"])
     step = step.float()
-    v, decay = x * step[..., None], step * given["A"].float()
-    q, k = (given[name].float().transpose(1, 2) for name in "CB")  # (B, G, N, D)
-    before = given.get("initial_states")
-    state = None if before is None else before.float().transpose(2, 3)  # (B, H, D, P)
-    beside = torch.zeros_like(x) if skip is None else skip.float()[..., None] * x
-    return Mixing(q, k, v.transpose(1, 2), decay.transpose(1, 2), 1.0, state=state), beside
+    v, decay = x * step[..., None], step * arguments["A"].float()
+    q, k = (arguments[name].float().transpose(1, 2) for name in "CB")  # (B, G, N, D)
+    initial = arguments.get("initial_states")
+    state = None if initial is None else initial.float().transpose(2, 3)  # (B, H, D, P)
+    skip_output = torch.zeros_like(x) if skip is None else skip.float()[..., None] * x
+    return Mixing(q, k, v.transpose(1, 2), decay.transpose(1, 2), 1.0, state=state), skip_output
 
 
-def _overwritten(given: Given) -> tuple[Mixing, Tensor]:
+def _from_delta_rule(arguments: KernelArguments) -> tuple[Mixing, Tensor]:
     """The gated delta rule; q and k come once per head of values, and nothing is added."""
     q, k, v, decay, write = (
-        given[name].float().transpose(1, 2) for name in ("query", "key", "value", "g", "beta")
+        arguments[name].float().transpose(1, 2) for name in ("query", "key", "value", "g", "beta")
     )  # (B, H, N, ·), (B, H, N)
-    if given.get("use_qk_l2norm_in_kernel"):
+    if arguments.get("use_qk_l2norm_in_kernel"):
         q, k = unit(q), unit(k)
-    before = given.get("initial_state")
-    state = None if before is None else before.float()
+    initial = arguments.get("initial_state")
+    state = None if initial is None else initial.float()
     return Mixing(q, k, v, decay, q.shape[3] ** -0.5, write, state), torch.zeros(())
 
 
-KERNELS: dict[str, Callable[[Given], tuple[Mixing, Tensor]]] = {
-    "mamba2_chunk_scan": _scanned,
-    "torch_chunk_gated_delta_rule": _overwritten,
+KERNELS: dict[str, Callable[[KernelArguments], tuple[Mixing, Tensor]]] = {
+    "mamba2_chunk_scan": _from_mamba,
+    "torch_chunk_gated_delta_rule": _from_delta_rule,
 }
 
 
@@ -79,36 +83,36 @@ def kernel_of(module: nn.Module) -> str | None:
 
 
 # Known to the whole process, as the names of the library's files are: its layers call what these stand for.
-_listeners: list[tuple[Callable[[Given, Any], None], int]] = []  # who hears, and in which thread
+_listeners: list[tuple[Callable[[KernelArguments, Any], None], int]] = []  # who hears, and in which thread
 
 
 @contextmanager
-def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False) -> Iterator[None]:
+def listen(model: PretrainedModel, on_call: OnCall, *, all_modalities: bool = False) -> Iterator[None]:
     """Inside the block, `on_call` is called with every mixing of this model in this thread; afterwards all is as it was."""
-    found = [
+    mixers = [
         (name, module, kernel)
         for name, module in model.named_modules()
-        if (all_senses or not OTHER_SENSES.search(name)) and (kernel := kernel_of(module)) is not None
+        if (all_modalities or not OTHER_MODALITIES.search(name)) and (kernel := kernel_of(module)) is not None
     ]
-    inside: list[tuple[str, nn.Module, str, Tensor | None]] = []  # the mixer that is running
+    running: list[tuple[str, nn.Module, str, Tensor | None]] = []  # the mixer that is running
 
-    def enter(name: str, kernel: str, module: nn.Module, args: object, options: Given) -> None:
+    def enter(name: str, kernel: str, module: nn.Module, args: object, options: KernelArguments) -> None:
         real = options.get("attention_mask")
-        inside.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
+        running.append((name, module, kernel, real if isinstance(real, Tensor) and real.ndim == 2 else None))
 
     def leave(module: nn.Module, args: object, output: object) -> None:
-        inside.pop()
+        running.pop()
 
-    def heard(given: Given, made: Any) -> None:
-        if inside:
-            name, module, kernel, real = inside[-1]
+    def on_kernel(arguments: KernelArguments, result: Any) -> None:
+        if running:
+            name, module, kernel, real = running[-1]
             try:
-                call, beside = KERNELS[kernel](given)
+                call, skip_output = KERNELS[kernel](arguments)
                 keep = None if real is None else real[:, -call.v.shape[2] :].bool()
-                right = explained(call, beside, made[0] if isinstance(made, tuple) else made, keep)
+                matches = reproduces(call, skip_output, result[0] if isinstance(result, tuple) else result, keep)
             except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):  # given otherwise than we know
-                right = False
-            if not right:
+                matches = False
+            if not matches:
                 raise Untraceable(
                     "{model} does more with its state than what its kernel was given tells, so maps computed from that would "
                     "be wrong",
@@ -116,34 +120,34 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_senses: bool = False)
                 )
             on_call(name, replace(call, keep=keep))
 
-    code = [(inspect.unwrap(type(module).forward), kernel) for _, module, kernel in found]
+    code = [(inspect.unwrap(type(module).forward), kernel) for _, module, kernel in mixers]
     files = {(id(names := forward.__globals__), kernel): names for forward, kernel in code}
     with ExitStack() as stack:
-        for name, module, kernel in found:
+        for name, module, kernel in mixers:
             begin = partial(enter, name, kernel)
             stack.enter_context(module.register_forward_pre_hook(begin, with_kwargs=True))
             stack.enter_context(module.register_forward_hook(leave, always_call=True))
-        stack.enter_context(subscribed(_listeners, (heard, threading.get_ident())))
+        stack.enter_context(subscribed(_listeners, (on_kernel, threading.get_ident())))
         for (_, kernel), names in files.items():
-            stack.enter_context(replacing(names, kernel, _with_ears))
+            stack.enter_context(replacing(names, kernel, _observed))
         yield
 
 
-def _with_ears(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _observed(kernel: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(kernel)
-    def heard(*args: Any, **options: Any) -> Any:
-        made = kernel(*args, **options)
-        given = inspect.signature(kernel).bind(*args, **options).arguments
-        for hear, thread in list(_listeners):
+    def observed(*args: Any, **options: Any) -> Any:
+        output = kernel(*args, **options)
+        arguments = inspect.signature(kernel).bind(*args, **options).arguments
+        for listener, thread in list(_listeners):
             if thread == threading.get_ident():
-                hear(given, made)
-        return made
+                listener(arguments, output)
+        return output
 
-    return heard
+    return observed
 
 
-def explained(call: Mixing, beside: Tensor, output: Tensor, keep: Tensor | None) -> bool:
+def reproduces(call: Mixing, skip_output: Tensor, output: Tensor, keep: Tensor | None) -> bool:
     """Is what a kernel gave, (B, N, H, P), what becomes of the call? Padding may be anything."""
-    mine = call.run("chunkwise", CHUNK)[0].transpose(1, 2) + beside
-    real = torch.ones(mine.shape[:2], dtype=torch.bool, device=mine.device) if keep is None else keep  # (B, N)
-    return mine.shape == output.shape and close(mine.flatten(2), output.flatten(2), real)
+    ours = call.run("chunkwise", CHUNK)[0].transpose(1, 2) + skip_output
+    counted = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device) if keep is None else keep  # (B, N)
+    return ours.shape == output.shape and close(ours.flatten(2), output.flatten(2), counted)

@@ -11,18 +11,18 @@ from torch import Tensor
 from ...generation.prefill import wordless
 from ..views.traces import Trace
 from . import hf_attention, hf_trace
-from .hf_inputs import check, inputs_of, resting, said, several, target_of
-from .model_protocol import Given, Layer, PreparedText, TraceRequest
+from .hf_inputs import check, eval_mode, generate_ids, inputs_of, is_seq2seq, target_of
+from .model_protocol import Layer, PreparedText, TextInput, TraceRequest
 from .tokenizer_protocol import AnyTokenizer, reader_of
 
 
 class HFModel:
     """A model of transformers that is looked into, out of what may be wrapped around it."""
 
-    foreseen = False
+    has_static_layers = False
 
     def __init__(self, model: object) -> None:
-        self.model = hf_attention.known(model)
+        self.model = hf_attention.unwrap_model(model)
 
     @property
     def kind(self) -> str:
@@ -45,18 +45,18 @@ class HFModel:
         """`request.given` may be whatever the model is called with."""
         return hf_trace.trace(self.model, request)
 
-    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
+    def prepare(self, source: TextInput, tokenizer: AnyTokenizer, target: TextInput | None = None) -> PreparedText:
         """Padded as its tokenizer does."""
-        inputs = inputs_of(self.model, given, tokenizer)
+        inputs = inputs_of(self.model, source, tokenizer)
         check(self.model, inputs)
         side = ""
-        if several(self.model):
+        if is_seq2seq(self.model):
             inputs |= target_of(self.model, inputs, tokenizer, target)
             side = "decoder_"
         ids, real = inputs[f"{side}input_ids"], inputs.get(f"{side}attention_mask")
 
         def run(ids: Tensor) -> Tensor:
-            with resting(self.model):
+            with eval_mode(self.model):
                 logits = getattr(self.model(**inputs | {f"{side}input_ids": ids}), "logits", None)
             vocab = self.model.config.get_text_config().vocab_size
             if logits is None or logits.ndim != 3 or logits.shape[-1] < vocab:
@@ -65,10 +65,10 @@ class HFModel:
 
         return PreparedText(run, ids, torch.ones_like(ids) > 0 if real is None else real > 0)
 
-    def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
+    def translate(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
         """As the library's own `generate` says it."""
         inputs = inputs_of(self.model, text, tokenizer)
-        return reader_of(tokenizer).text(said(self.model, inputs, tokenizer, use_cache=cache)[0][1:])
+        return reader_of(tokenizer).text(generate_ids(self.model, inputs, tokenizer, use_cache=cache)[0][1:])
 
     @contextmanager
     def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:

@@ -32,42 +32,42 @@ from ..views.traces import Projection, Trace
 from . import hf_mixers
 from .chunking import chunks, is_long, join_call
 from .hf_attention import (
-    OTHER_SENSES,
+    OTHER_MODALITIES,
     Inputs,
     PretrainedModel,
     Rules,
     Untraceable,
-    attentions,
+    attention_modules,
     call_of,
-    explained,
     heads_of,
-    hearing,
+    layer_numbers,
     listeners,
-    numbered,
+    observing_kernels,
     part_of,
+    reproduces,
     stacks,
     subscribed,
-    unheard,
+    untraceable,
 )
 from .hf_inputs import (
+    batch_size,
     check,
-    entry,
+    entry_point,
+    eval_mode,
     inputs_of,
-    items,
-    most_of,
-    note_towers,
-    places,
-    resting,
+    is_seq2seq,
+    position_labels,
     run,
-    several,
+    target_limit,
     target_of,
     tokens_of,
+    warn_two_towers,
 )
-from .model_protocol import MOST, TraceRequest, sides_of
+from .model_protocol import MAX_TARGET, TraceRequest, sides_of
 from .tokenizer_protocol import AnyTokenizer
 
 if TYPE_CHECKING:
-    from .streaming import Follower, Sides
+    from .streaming import Sides, TraceListener
 
 PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_lin")
 
@@ -75,169 +75,182 @@ PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_li
 def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
     """What every attention of a model of `transformers` receives (the model itself).
 
-    `request.given` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
+    `request.source` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
     it is; so do `pixel_values`, `input_features` and `input_values`. Batches of texts are padded by the tokenizer where
     it can, id lists of different lengths on the right. A long text goes through a decoder in chunks, where the library's
     own cache can keep all of its keys. `request.eager` keeps the weights that the model itself gives (eager.py).
     """
-    tokenizer, follower = request.tokenizer, request.follower
+    tokenizer, listener = request.tokenizer, request.listener
     cut: int | None = None  # after so many tokens what the model says was cut off
-    with resting(model):
-        inputs = inputs_of(model, request.given, tokenizer)
-        if follower is not None and not several(model):
-            inputs = _longer(inputs, follower.more)
-        _readable(model, inputs)
-        note_towers(model, inputs)
-        beyond = check(model, inputs)
-        if several(model):
-            own = request.target is None and "decoder_input_ids" not in inputs
+    with eval_mode(model):
+        inputs = inputs_of(model, request.source, tokenizer)
+        if listener is not None and not is_seq2seq(model):
+            inputs = _append_ids(inputs, listener.continuation)
+        _check_arguments(model, inputs)
+        warn_two_towers(model, inputs)
+        context_notes = check(model, inputs)
+        if is_seq2seq(model):
+            generates_target = request.target is None and "decoder_input_ids" not in inputs
             inputs |= target_of(model, inputs, tokenizer, request.target)
-            beyond |= check(model, inputs, "decoder_")
-            if own and inputs["decoder_input_ids"].shape[1] > most_of(model, MOST):
-                cut = most_of(model, MOST)
-            if follower is not None:
-                inputs |= _longer({key: value for key, value in inputs.items() if "decoder" in key}, follower.more)
-        early = None if follower is None or request.eager else _foreseen(model, inputs, tokenizer)
-        if follower is not None and early is not None:
-            follower.told(*early)
-        taken = inspect.signature(model.forward).parameters
+            context_notes |= check(model, inputs, "decoder_")
+            if generates_target and inputs["decoder_input_ids"].shape[1] > target_limit(model, MAX_TARGET):
+                cut = target_limit(model, MAX_TARGET)
+            if listener is not None:
+                inputs |= _append_ids(
+                    {key: value for key, value in inputs.items() if "decoder" in key}, listener.continuation
+                )
+        layout = None if listener is None or request.eager else _layout(model, inputs, tokenizer)
+        if listener is not None and layout is not None:
+            listener.on_start(*layout)
+        parameters = inspect.signature(model.forward).parameters
         options: Inputs = {"return_dict": True}
-        if "logits_to_keep" in taken and not request.logits:
+        if "logits_to_keep" in parameters and not request.logits:
             options["logits_to_keep"] = 1  # a long text's logits are larger than all else that is kept
         if request.eager:
             from .hf_eager import weights_of
 
-            heard, made = weights_of(model, inputs, options | ({"use_cache": False} if "use_cache" in taken else {}))
-        elif early is None and _by_chunks(model, inputs) and (ran := _in_chunks(model, inputs["input_ids"], options)):
-            heard, made = ran
+            recording, output = weights_of(
+                model, inputs, options | ({"use_cache": False} if "use_cache" in parameters else {})
+            )
+        elif (
+            layout is None
+            and _can_run_in_chunks(model, inputs)
+            and (chunked := _run_in_chunks(model, inputs["input_ids"], options))
+        ):
+            recording, output = chunked
         else:
-            heard = Heard(model, "input_ids" in inputs)
-            if follower is not None and early is not None:
-                heard.follow = _following(model, follower)
-            made = heard.run(inputs | options | ({"use_cache": False} if "use_cache" in taken else {}))
-    found = _made(model, heard, inputs, request, made)
-    found.more.update(beyond)
-    if cut is not None and "cross" in found.calls:
-        rows = found.queries["decoder"]
+            recording = ForwardRecording(model, "input_ids" in inputs)
+            if listener is not None and layout is not None:
+                recording.on_call = _layer_callback(model, listener)
+            output = recording.run(inputs | options | ({"use_cache": False} if "use_cache" in parameters else {}))
+    traced = _build_trace(model, recording, inputs, request, output)
+    traced.more.update(context_notes)
+    if cut is not None and "cross" in traced.calls:
+        rows = traced.queries["decoder"]
         rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: that one ended earlier
-        found = replace(found, queries=found.queries | {"cross": rows}, more=found.more | {"cut": cut})
-    if follower is not None:
-        found.more["states"] = heard.states
-        if early is None:
-            follower.notify_late(found)
-    return found
+        traced = replace(traced, queries=traced.queries | {"cross": rows}, more=traced.more | {"cut": cut})
+    if listener is not None:
+        traced.more["states"] = recording.states
+        if layout is None:
+            listener.notify_all(traced)
+    return traced
 
 
-def _longer(inputs: Inputs, more: tuple[int, ...]) -> Inputs:
+def _append_ids(inputs: Inputs, extra: tuple[int, ...]) -> Inputs:
     """The same texts with these ids after each."""
-    if not more:
+    if not extra:
         return inputs
-    made = dict(inputs)
-    for key, fill in (("input_ids", more), ("attention_mask", 1), ("token_type_ids", 0)):
+    extended = dict(inputs)
+    for key, fill in (("input_ids", extra), ("attention_mask", 1), ("token_type_ids", 0)):
         for name in (key, f"decoder_{key}"):
             if name in inputs:
-                new = inputs[name].new_tensor([fill] * len(more) if isinstance(fill, int) else fill)
-                made[name] = torch.cat([inputs[name], new.expand(len(inputs[name]), -1)], 1)
-    return made
+                new = inputs[name].new_tensor([fill] * len(extra) if isinstance(fill, int) else fill)
+                extended[name] = torch.cat([inputs[name], new.expand(len(inputs[name]), -1)], 1)
+    return extended
 
 
-def _foreseen(
+def _layout(
     model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
     """The layers, their heads and the tokens, where they can be known before the model has run; None where they can't, or
     where the text is so long that it goes through in chunks."""
     if "input_ids" not in inputs or any(hf_mixers.kernel_of(module) for module in model.modules()):
         return None
-    if is_long(inputs["input_ids"].shape[1], followed=True) and _by_chunks(model, inputs):
+    if is_long(inputs["input_ids"].shape[1], streamed=True) and _can_run_in_chunks(model, inputs):
         return None
     try:
         heads = heads_of(model)
     except Problem:  # its heads aren't its own, or aren't known
         return None
-    if "cross" in heads and not several(model):
+    if "cross" in heads and not is_seq2seq(model):
         return None
-    return heads, *_texts(model, inputs, tokenizer, {}, heads)
+    return heads, *_tokens_by_part(model, inputs, tokenizer, {}, heads)
 
 
-def _following(model: PretrainedModel, follower: Follower) -> Callable[[str, str, Call], None]:
+def _layer_callback(model: PretrainedModel, listener: TraceListener) -> Callable[[str, str, Call], None]:
     """Tells who follows of a module's call, by the number of its layer."""
     numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
 
-    def follow(part: str, name: str, call: Call) -> None:
+    def on_call(part: str, name: str, call: Call) -> None:
         _, number = numbers.get(name, (part, 0))
-        follower.notify(part, number, replace(call, name=f"{part}.{number}"))
+        listener.notify(part, number, replace(call, name=f"{part}.{number}"))
 
-    return follow
+    return on_call
 
 
-def _readable(model: PretrainedModel, inputs: Inputs) -> None:
+def _check_arguments(model: PretrainedModel, inputs: Inputs) -> None:
     """Refuse what this model doesn't take, and name what it needs beside."""
-    if (called := entry(model, inputs)) is not model:
+    if (entry := entry_point(model, inputs)) is not model:
         return
-    taken = inspect.signature(called.forward).parameters
-    loose = any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    foreign = [
-        key for key in inputs if key not in taken and not (loose and key not in ("input_ids", model.main_input_name))
+    parameters = inspect.signature(entry.forward).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    unknown = [
+        key
+        for key in inputs
+        if key not in parameters and not (takes_any and key not in ("input_ids", model.main_input_name))
     ]
-    needed = [p.name for p in taken.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     missing = [key for key in needed if key not in inputs]
-    if foreign or missing:
-        wanted = all_of(missing or [model.main_input_name])
+    if unknown or missing:
+        expected = all_of(missing or [model.main_input_name])
         raise Problem(
             "{model} was given {given} and needs {wanted}: give trace() a dict with what the model is called with",
             model=type(model).__name__,
             given=all_of(inputs),
-            wanted=wanted,
+            wanted=expected,
         )
 
 
-def _by_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
+def _can_run_in_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-    if "input_ids" not in inputs or entry(model, inputs) is not model:
+    if "input_ids" not in inputs or entry_point(model, inputs) is not model:
         return False
     count, n = inputs["input_ids"].shape
-    real = inputs.get("attention_mask")
-    plain = inputs.keys() <= {"input_ids", "attention_mask"} and (real is None or bool(real.all()))
-    taken = inspect.signature(model.forward).parameters
-    if count > 1 or not is_long(n) or not plain or not {"past_key_values", "use_cache"} <= taken.keys():
+    mask = inputs.get("attention_mask")
+    is_plain_text = inputs.keys() <= {"input_ids", "attention_mask"} and (mask is None or bool(mask.all()))
+    parameters = inspect.signature(model.forward).parameters
+    if count > 1 or not is_long(n) or not is_plain_text or not {"past_key_values", "use_cache"} <= parameters.keys():
         return False
     layers = stacks(model)
     if list(layers) != ["decoder"] or getattr(model, "_is_stateful", False):
         return False
-    kept = [type(layer) for layer in DynamicCache(config=model.config).layers]
-    return len(kept) == len(layers["decoder"]) and set(kept) <= {DynamicLayer, DynamicSlidingWindowLayer}
+    cache_layers = [type(layer) for layer in DynamicCache(config=model.config).layers]
+    return len(cache_layers) == len(layers["decoder"]) and set(cache_layers) <= {
+        DynamicLayer,
+        DynamicSlidingWindowLayer,
+    }
 
 
-def _in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tuple[Heard, Tensor] | None:
+def _run_in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tuple[ForwardRecording, Tensor] | None:
     """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
     from transformers.cache_utils import DynamicCache
 
     n = ids.shape[1]
     cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps
     whole: list[Call | Mixing] = []
-    hidden, logits, final = [], [], []
+    chunk_masks, logits, chunk_states = [], [], []
     for span in chunks(n):
-        heard = Heard(model)
-        given = {"input_ids": ids[:, span], "past_key_values": cache, "use_cache": True}
-        logits.append(heard.run(given | options))
-        final.append(heard.states)
-        calls = heard.calls.get("decoder", [])
+        recording = ForwardRecording(model)
+        arguments = {"input_ids": ids[:, span], "past_key_values": cache, "use_cache": True}
+        logits.append(recording.run(arguments | options))
+        chunk_states.append(recording.states)
+        calls = recording.calls.get("decoder", [])
         if any(call.bias is not None for call in calls) or {call.k.shape[2] for call in calls} != {span.stop}:
             return None
         for i, call in enumerate(calls):
             join_call(whole, i, call, span, n)
-        hidden.append((span, [call.mask for call in calls]))
+        chunk_masks.append((span, [call.mask for call in calls]))
     whole = [replace(call, mask=_bands(call.mask)) for call in whole if isinstance(call, Call)]
-    for span, rules in hidden:
+    for span, rules in chunk_masks:
         pairs = {(call.mask, rule) for call, rule in zip(whole, rules, strict=True)}
-        if not all(_agree(rule, part, span, n) for rule, part in pairs):
+        if not all(_agrees(rule, part, span, n) for rule, part in pairs):
             return None
-    heard.calls = {"decoder": whole}
-    kept = [states for states in final if states is not None]
-    heard.states = torch.cat(kept, 1) if len(kept) == len(final) else None
-    return heard, torch.cat(logits, 1)
+    recording.calls = {"decoder": whole}
+    present = [states for states in chunk_states if states is not None]
+    recording.states = torch.cat(present, 1) if len(present) == len(chunk_states) else None
+    return recording, torch.cat(logits, 1)
 
 
 def _bands(rule: Mask) -> Mask:
@@ -246,20 +259,23 @@ def _bands(rule: Mask) -> Mask:
     return reduce(and_, bands, masks.full())
 
 
-def _agree(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bool:
+def _agrees(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bool:
     """Does the rule of the whole text hide from these queries just what the chunk's own rule hid from them?"""
     size = span.stop - span.start
     for i in range(0, size, block):
         rows = slice(span.start + i, min(span.start + i + block, span.stop))
-        mine = whole.tensor(n, n, rows=rows)
-        own = part.tensor(size, span.stop, rows=slice(i, i + block)).expand(-1, -1, -1, span.stop)
-        if not torch.equal(mine.expand(-1, -1, -1, n)[..., : span.stop], own) or mine[..., span.stop :].any():
+        expected = whole.tensor(n, n, rows=rows)
+        actual = part.tensor(size, span.stop, rows=slice(i, i + block)).expand(-1, -1, -1, span.stop)
+        if (
+            not torch.equal(expected.expand(-1, -1, -1, n)[..., : span.stop], actual)
+            or expected[..., span.stop :].any()
+        ):
             return False
     return True
 
 
 @dataclass(eq=False)
-class Heard:
+class ForwardRecording:
     """The calls of one forward, by part, and the modules that made them."""
 
     model: PretrainedModel
@@ -269,28 +285,32 @@ class Heard:
     outputs: dict[str, Projection] = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
     projections: dict[int, nn.Module] = field(default_factory=dict)  # an attention → its output projection
-    waiting: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
-    entered: Counter[nn.Module] = field(default_factory=Counter)  # attentions, by how often they ran
-    heard: Counter[nn.Module] = field(default_factory=Counter)  # and how often they asked for a kernel
-    follow: Callable[[str, str, Call], None] | None = None  # is told of every call at once: part, module's name, call
+    pending: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
+    forward_calls: Counter[nn.Module] = field(default_factory=Counter)  # attentions, by how often they ran
+    kernel_calls: Counter[nn.Module] = field(default_factory=Counter)  # and how often they asked for a kernel
+    on_call: Callable[[str, str, Call], None] | None = None  # is told of every call at once: part, module's name, call
     states: Tensor | None = None  # (B, N, C): what the model's head reads, where it says so
 
     def run(self, inputs: Inputs) -> Any:
         """The model's forward, heard; gives its logits, or its states where it has none."""
-        mixing = hf_mixers.listen(self.model, self._on_mixing, all_senses=not self.text)
-        with self.model.base_model.register_forward_hook(self._keep_states), hearing(), self.listen(), mixing:
-            made = run(self.model, inputs)
-        silent = sorted({type(module).__name__ for module in self.entered if not self.heard[module]})
-        if silent or not self.calls:
-            raise unheard(self.model, silent or [type(module).__name__ for _, module in attentions(self.model)])
-        twice = next((module for module, count in self.entered.items() if self.heard[module] > count), None)
-        if twice is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
-            raise _does_more(twice)
-        found = getattr(made, "logits", None)
-        return made[0] if found is None else found
+        mixing = hf_mixers.listen(self.model, self._on_mixing, all_modalities=not self.text)
+        with self.model.base_model.register_forward_hook(self._keep_states), observing_kernels(), self.listen(), mixing:
+            output = run(self.model, inputs)
+        unobserved = sorted({type(module).__name__ for module in self.forward_calls if not self.kernel_calls[module]})
+        if unobserved or not self.calls:
+            raise untraceable(
+                self.model, unobserved or [type(module).__name__ for _, module in attention_modules(self.model)]
+            )
+        repeated = next(
+            (module for module, count in self.forward_calls.items() if self.kernel_calls[module] > count), None
+        )
+        if repeated is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
+            raise _not_plain_attention(repeated)
+        logits = getattr(output, "logits", None)
+        return output[0] if logits is None else logits
 
-    def _keep_states(self, base: nn.Module, given: object, made: object) -> None:
-        self.states = getattr(made, "last_hidden_state", None)
+    def _keep_states(self, base: nn.Module, args: object, output: object) -> None:
+        self.states = getattr(output, "last_hidden_state", None)
 
     @contextmanager
     def listen(self) -> Iterator[None]:
@@ -298,35 +318,35 @@ class Heard:
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
         with ExitStack() as stack:
-            for _name, module in attentions(self.model, all_senses=not self.text):
-                hook = module.register_forward_pre_hook(lambda module, _: self.entered.update([module]))
+            for _name, module in attention_modules(self.model, all_modalities=not self.text):
+                hook = module.register_forward_pre_hook(lambda module, _: self.forward_calls.update([module]))
                 stack.enter_context(hook)
-                if (found := _projection(module, parents.get(id(module)))) is not None:
-                    self.projections[id(module)] = found
-                    stack.enter_context(found.register_forward_pre_hook(self._projecting))
+                if (projection := _projection(module, parents.get(id(module)))) is not None:
+                    self.projections[id(module)] = projection
+                    stack.enter_context(projection.register_forward_pre_hook(self._projecting))
             stack.enter_context(subscribed(listeners, (self._on_call, names, threading.get_ident())))
             stack.callback(self.rules.clear)
-            stack.callback(self.waiting.clear)
+            stack.callback(self.pending.clear)
             yield
 
-    def _on_call(self, name: str, module: Any, handed: tuple[Any, ...], output: Tensor, given: Tensor) -> None:
+    def _on_call(self, name: str, module: Any, arguments: tuple[Any, ...], output: Tensor, final: Tensor) -> None:
         """One call: what it was handed, what the kernel made of it, and what the model goes on with (edited or not)."""
-        if self.text and OTHER_SENSES.search(name):
+        if self.text and OTHER_MODALITIES.search(name):
             return
-        q, k, v, mask, options, own = handed
+        q, k, v, mask, options, implementation = arguments
         part = part_of(self.model, name, module)
         layers = self.calls.setdefault(part, [])
-        call = call_of(module, q, k, v, mask, options, own, f"{part}.{len(layers)}", self.rules)
-        if not explained(call, output):
-            raise _does_more(module)
+        call = call_of(module, q, k, v, mask, options, implementation, f"{part}.{len(layers)}", self.rules)
+        if not reproduces(call, output):
+            raise _not_plain_attention(module)
         layers.append(call)
         self.names.setdefault(part, []).append(name)
-        self.heard[module] += 1
+        self.kernel_calls[module] += 1
         assert call.name is not None
         if (projection := self.projections.get(id(module))) is not None:
-            self.waiting[id(projection)] = call.name, given[:, -1].flatten(1)
-        if self.follow is not None:
-            self.follow(part, name, call)
+            self.pending[id(projection)] = call.name, final[:, -1].flatten(1)
+        if self.on_call is not None:
+            self.on_call(part, name, call)
 
     def _on_mixing(self, name: str, call: Mixing) -> None:
         """One mixing, of a layer that keeps a state."""
@@ -334,20 +354,20 @@ class Heard:
         layers.append(replace(call, name=f"mixers.{len(layers)}"))
         self.names.setdefault("mixers", []).append(name)
 
-    def _projecting(self, projection: nn.Module, given: tuple[Tensor, ...]) -> None:
+    def _projecting(self, projection: nn.Module, args: tuple[Tensor, ...]) -> None:
         """An output projection is kept only if it reads the heads' outputs as they are: no gate, no norm between."""
-        name, last = self.waiting.pop(id(projection), ("", None))
-        if last is None or not isinstance(given[0], Tensor) or given[0].shape[-1] != last.shape[-1]:
+        name, expected = self.pending.pop(id(projection), ("", None))
+        if expected is None or not isinstance(args[0], Tensor) or args[0].shape[-1] != expected.shape[-1]:
             return
-        came = given[0].reshape(last.shape[0], -1, last.shape[-1])[:, -1]
-        if torch.equal(came, last):
+        received = args[0].reshape(expected.shape[0], -1, expected.shape[-1])[:, -1]
+        if torch.equal(received, expected):
             weight: Any = projection.weight
             self.outputs[name] = Projection(
                 weight if isinstance(projection, nn.Linear) else weight.T, getattr(projection, "bias", None)
             )
 
 
-def _does_more(module: nn.Module) -> Untraceable:
+def _not_plain_attention(module: nn.Module) -> Untraceable:
     return Untraceable(
         "{model} does more than softmax(q·k)·v with its q, k, v and mask, so maps computed from them would be "
         "wrong; for a short text there are the weights that the model gives itself, kept whole: --eager, or "
@@ -359,31 +379,33 @@ def _does_more(module: nn.Module) -> Untraceable:
 def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None:
     """The linear layer behind the heads: the module's own, or as BERT has it, its neighbour's."""
     for holder in (module, getattr(parent, "output", None)):
-        for what in PROJECTIONS:
-            found = getattr(holder, what, None)
-            if type(found) is nn.Linear or type(found).__name__ == "Conv1D":
-                return found
+        for name in PROJECTIONS:
+            layer = getattr(holder, name, None)
+            if type(layer) is nn.Linear or type(layer).__name__ == "Conv1D":
+                return layer
     return None
 
 
-def _made(model: PretrainedModel, heard: Heard, inputs: Inputs, request: TraceRequest, logits: Tensor) -> Trace:
-    parts = [part for part in PARTS if part in heard.calls]
-    numbers = {part: numbered(heard.names[part]) for part in parts}
+def _build_trace(
+    model: PretrainedModel, recording: ForwardRecording, inputs: Inputs, request: TraceRequest, logits: Tensor
+) -> Trace:
+    parts = [part for part in PARTS if part in recording.calls]
+    numbers = {part: layer_numbers(recording.names[part]) for part in parts}
     calls = {
-        part: [replace(call, name=f"{part}.{i}") for i, call in zip(numbers[part], heard.calls[part], strict=True)]
+        part: [replace(call, name=f"{part}.{i}") for i, call in zip(numbers[part], recording.calls[part], strict=True)]
         for part in parts
     }
     renamed = {f"{part}.{at}": f"{part}.{i}" for part in parts for at, i in enumerate(numbers[part])}
-    outputs = {renamed[key]: value for key, value in heard.outputs.items()}
-    counted = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
+    outputs = {renamed[key]: value for key, value in recording.outputs.items()}
+    partial_numbers = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
     queries, keys = _sides(model, calls, inputs, request.tokenizer)
-    alone = "decoder" if parts[0] == "mixers" else parts[0]
-    more: dict[str, object] = {"kind": "encoder-decoder" if several(model) else alone}
+    main_part = "decoder" if parts[0] == "mixers" else parts[0]
+    more: dict[str, object] = {"kind": "encoder-decoder" if is_seq2seq(model) else main_part}
     if request.logits:
         more["logits"] = logits.float()
     # What people call the model: the last word of where it came from.
     name = request.name or PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
-    return Trace(calls, queries, keys, name, request.text, outputs, more, numbers=counted)
+    return Trace(calls, queries, keys, name, request.text, outputs, more, numbers=partial_numbers)
 
 
 def _sides(
@@ -391,13 +413,13 @@ def _sides(
 ) -> tuple[Sides, Sides]:
     """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
     its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
-    queries, keys = _texts(model, inputs, tokenizer, calls, calls)
+    queries, keys = _tokens_by_part(model, inputs, tokenizer, calls, calls)
     for part, layers in calls.items():
-        wanted = len(queries[part][0]), len(keys[part][0])
+        expected = len(queries[part][0]), len(keys[part][0])
         for call in layers:
-            if (found := (call.q.shape[2], call.k.shape[2])) != wanted or len(queries[part]) != call.q.shape[0]:
+            if (shape := (call.q.shape[2], call.k.shape[2])) != expected or len(queries[part]) != call.q.shape[0]:
                 texts = (call.q.shape[0], len(queries[part]))
-                sizes = {"found": f"{found[0]} × {found[1]}", "wanted": f"{wanted[0]} × {wanted[1]}"}
+                sizes = {"found": f"{shape[0]} × {shape[1]}", "wanted": f"{expected[0]} × {expected[1]}"}
                 if texts[0] != texts[1]:  # TimeSformer looks along time and along each picture
                     sizes = {key: f"{n} × {size}" for n, (key, size) in zip(texts, sizes.items(), strict=True)}
                 key = (
@@ -416,7 +438,7 @@ def _sides(
     return queries, keys
 
 
-def _texts(
+def _tokens_by_part(
     model: PretrainedModel,
     inputs: Inputs,
     tokenizer: AnyTokenizer,
@@ -428,11 +450,11 @@ def _texts(
     source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
     if source is None:
         first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
-        source = [places(model, inputs, first.k.shape[2])] * items(inputs)
-    answer, memory = source, source
-    if several(model):
-        answer = tokens_of(tokenizer, inputs, "decoder_")
+        source = [position_labels(model, inputs, first.k.shape[2])] * batch_size(inputs)
+    target, memory = source, source
+    if is_seq2seq(model):
+        target = tokens_of(tokenizer, inputs, "decoder_")
     elif "cross" in calls:  # to states that came from elsewhere: they have no words
-        memory = [places(model, {}, calls["cross"][0].k.shape[2])] * len(source)
-    ahead = [tokens.ahead() for tokens in answer]
-    return sides_of(parts, source, answer, ahead, memory)
+        memory = [position_labels(model, {}, calls["cross"][0].k.shape[2])] * len(source)
+    ahead = [tokens.ahead() for tokens in target]
+    return sides_of(parts, source, target, ahead, memory)

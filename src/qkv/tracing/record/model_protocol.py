@@ -18,33 +18,33 @@ from torch import Tensor
 from ...i18n import Problem
 from ..views.token_labels import Tokens
 from ..views.traces import Trace
-from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, listed, reader_of
+from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, reader_of, to_list
 
 if TYPE_CHECKING:
-    from .streaming import Follower, Sides
+    from .streaming import Sides, TraceListener
 
-MOST = 128  # tokens that an encoder-decoder may say where nobody gave a target
+MAX_TARGET = 128  # tokens that an encoder-decoder may say where nobody gave a target
 
 Layer = tuple[str, int]  # part, number
-Given = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
+TextInput = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
 
 
 @dataclass(frozen=True)
 class TraceRequest:
     """The arguments of `qkv.trace`, and of `follow` in streaming.py, which adds a follower."""
 
-    given: Given | Inputs
+    source: TextInput | Inputs
     tokenizer: AnyTokenizer = None
-    target: Given | None = None
+    target: TextInput | None = None
     logits: bool = False
     name: str = ""
     eager: bool = False
-    follower: Follower | None = None
+    listener: TraceListener | None = None
 
     @property
     def text(self) -> str:
         """Return the text, "" if there is not exactly one."""
-        return self.given if isinstance(self.given, str) else ""
+        return self.source if isinstance(self.source, str) else ""
 
 
 class PreparedText(NamedTuple):
@@ -66,7 +66,7 @@ class Model(Protocol):
     def context(self) -> int | None:
         """How many tokens it was made for, where it says so."""
 
-    foreseen: bool  # can its layers and heads be known before it has run?
+    has_static_layers: bool  # can its layers and heads be known before it has run?
 
     def heads(self) -> dict[str, dict[int, int]]:
         """How many heads each layer of each part has; only those that attend."""
@@ -74,10 +74,10 @@ class Model(Protocol):
     def trace(self, request: TraceRequest) -> Trace:
         """Return what every attention receives."""
 
-    def question(self, given: Given, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
+    def prepare(self, source: TextInput, tokenizer: AnyTokenizer, target: TextInput | None = None) -> PreparedText:
         """A text, ids, or a batch of either, to be run as often as one likes."""
 
-    def translation(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
+    def translate(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
         """What an encoder-decoder says to a text, greedily."""
 
     def editing(self, layers: Iterable[Layer]) -> AbstractContextManager[Mapping[Layer, str]]:
@@ -97,12 +97,12 @@ def model_of(model: object) -> Model:
     return HFModel(model)
 
 
-def targets_of(target: Given, tokenizer: AnyTokenizer, texts: int) -> Rows:
+def targets_of(target: TextInput, tokenizer: AnyTokenizer, texts: int) -> Rows:
     """Token ids of what is to be said to each of so many texts, as the tokenizer makes them."""
-    given: list[Any] = [target] if isinstance(target, str) else list(listed(target))
-    given = [given] if given and isinstance(given[0], int) else given
+    items: list[Any] = [target] if isinstance(target, str) else list(to_list(target))
+    items = [items] if items and isinstance(items[0], int) else items
     reader = reader_of(tokenizer)
-    rows = [reader.target(text) if isinstance(text, str) else list(listed(text)) for text in given]
+    rows = [reader.target(text) if isinstance(text, str) else list(to_list(text)) for text in items]
     if len(rows) != texts:
         raise uneven(texts, len(rows))
     return rows
@@ -113,9 +113,9 @@ def sides_of(
 ) -> tuple[Sides, Sides]:
     """The tokens that ask and those that are looked at, by part; a row of cross-attention is known by the word it makes,
     `ahead`."""
-    asking = {"encoder": source, "decoder": target, "cross": ahead, "mixers": target}
-    asked = asking | {"cross": memory}
-    return {part: asking[part] for part in parts}, {part: asked[part] for part in parts}
+    queries = {"encoder": source, "decoder": target, "cross": ahead, "mixers": target}
+    keys = queries | {"cross": memory}
+    return {part: queries[part] for part in parts}, {part: keys[part] for part in parts}
 
 
 def uneven(sources: int, targets: int) -> Problem:

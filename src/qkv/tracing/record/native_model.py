@@ -27,18 +27,18 @@ from ...model.layers import Block, StateMixer
 from ..views.token_labels import CUT, END, PARTS, Tokens
 from ..views.traces import Projection, Trace, Turning
 from .chunking import chunks, is_long, join_call
-from .model_protocol import MOST, Given, Layer, PreparedText, TraceRequest, sides_of, targets_of, too_long
+from .model_protocol import MAX_TARGET, Layer, PreparedText, TextInput, TraceRequest, sides_of, targets_of, too_long
 from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, ids_of, padded, reader_of
 
 if TYPE_CHECKING:
     from ...model.transformer import Transformer
-    from .streaming import Follower, Sides
+    from .streaming import Sides, TraceListener
 
 
 class NativeModel:
     """A `Transformer` that is looked into."""
 
-    foreseen = True
+    has_static_layers = True
 
     def __init__(self, model: Transformer) -> None:
         self.model, self.config = model, model.config
@@ -60,99 +60,101 @@ class NativeModel:
 
     def trace(self, request: TraceRequest) -> Trace:
         """`request.eager` is nothing to ours, which can always be heard."""
-        tokenizer, target, follower = request.tokenizer, request.target, request.follower
-        model, both = self.model, self.kind == "encoder-decoder"
-        rows = self._rows(request.given, tokenizer)
-        if follower is not None and not both:  # there they come after what is said
-            rows = [[*row, *follower.more] for row in rows]
+        tokenizer, target, listener = request.tokenizer, request.target, request.listener
+        model, is_seq2seq = self.model, self.kind == "encoder-decoder"
+        rows = self._rows(request.source, tokenizer)
+        if listener is not None and not is_seq2seq:  # there they come after what is said
+            rows = [[*row, *listener.continuation] for row in rows]
         rows = as_rows("source", rows, self.config.read_vocab)
         longest = max(map(len, rows))
         if self.config.position == "learned" and longest > self.config.context:
             raise too_long(longest, self.config.context)
-        beyond = note_context(longest, self.config.context)
+        context_notes = note_context(longest, self.config.context)
         with torch.no_grad():
             with quiet(model):
-                said = _said(model, rows, tokenizer, target) if both else rows
-            most = _cut(model, said) if both and target is None else None
-            if both and follower is not None:
-                said = [[*row, *follower.more] for row in said]
-            queries, keys = self._sides(rows, said, tokenizer, most)
-            if follower is not None:
-                follower.told(self.heads(), queries, keys)
-            run = _Recording(model, rows, said, follower)
-            with quiet(model), record_routing() as heard:
-                states = run.states()
-            layers, numbers = _group(run.calls)
+                targets = _target_rows(model, rows, tokenizer, target) if is_seq2seq else rows
+            cut = _cut_length(model, targets) if is_seq2seq and target is None else None
+            if is_seq2seq and listener is not None:
+                targets = [[*row, *listener.continuation] for row in targets]
+            queries, keys = self._sides(rows, targets, tokenizer, cut)
+            if listener is not None:
+                listener.on_start(self.heads(), queries, keys)
+            recording = _Recording(model, rows, targets, listener)
+            with quiet(model), record_routing() as routings:
+                states = recording.states()
+            layers, numbers = _group(recording.calls)
             more: dict[str, object] = {"position": self.config.position, "kind": self.kind}
-            more |= {} if most is None else {"cut": most}
-            if follower is not None:
+            more |= {} if cut is None else {"cut": cut}
+            if listener is not None:
                 more["states"] = states
-            if run.residuals:
-                more["residuals"] = torch.stack(run.residuals)
+            if recording.residuals:
+                more["residuals"] = torch.stack(recording.residuals)
             if request.logits:
                 more["logits"] = model.head(states).float()
-            turning = _turning(model, max(map(len, said)))
-            outputs, routing = _outputs(model), _routed(heard)
+            turning = _rotary_turning(model, max(map(len, targets)))
+            outputs, routing = _outputs(model), _join_routing(routings)
             name, text = request.name, request.text
-            return Trace(layers, queries, keys, name, text, outputs, more | beyond, turning, numbers, routing)
+            return Trace(layers, queries, keys, name, text, outputs, more | context_notes, turning, numbers, routing)
 
-    def _sides(self, rows: Rows, said: Rows, tokenizer: AnyTokenizer, most: int | None) -> tuple[Sides, Sides]:
+    def _sides(self, rows: Rows, targets: Rows, tokenizer: AnyTokenizer, cut: int | None) -> tuple[Sides, Sides]:
         """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
         source = _tokens(tokenizer, rows)
-        target = source if said is rows else _tokens(tokenizer, said)
+        target = source if targets is rows else _tokens(tokenizer, targets)
         ahead = target
         if target is not source:
             # The longest of a batch is the one that was cut.
-            longest = max(map(len, said))
-            ends = [CUT if most is not None and len(row) == longest else END for row in said]
+            longest = max(map(len, targets))
+            ends = [CUT if cut is not None and len(row) == longest else END for row in targets]
             ahead = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
         return sides_of(self.heads(), source, target, ahead, source)
 
-    def question(self, given: Given | Inputs, tokenizer: AnyTokenizer, target: Given | None = None) -> PreparedText:
+    def prepare(
+        self, source: TextInput | Inputs, tokenizer: AnyTokenizer, target: TextInput | None = None
+    ) -> PreparedText:
         """Rows of different lengths are padded on the right."""
         model = self.model
         device = model.embedding.weight.device
-        rows = self._rows(given, tokenizer)
+        rows = self._rows(source, tokenizer)
         note_context(max(map(len, rows)), self.config.context)
         ids, lengths = pad(rows, device)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
-        source: Tensor | None = None
+        source_ids: Tensor | None = None
         source_rule: masks.Mask | None = None
         if self.kind == "encoder-decoder":
-            source, source_rule = ids, rule
-            ids, lengths = pad(_said(model, rows, tokenizer, target), device)
+            source_ids, source_rule = ids, rule
+            ids, lengths = pad(_target_rows(model, rows, tokenizer, target), device)
             rule = masks.padding(lengths)
 
         def run(ids: Tensor) -> Tensor:
             with quiet(model):
-                logits = model(ids, source, mask=rule, source_mask=source_rule)
+                logits = model(ids, source_ids, mask=rule, source_mask=source_rule)
             if logits.shape[-1] != self.config.vocab or not self.config.says_words:
                 raise wordless(model)
             return logits.float()
 
         return PreparedText(run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None])
 
-    def translation(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
+    def translate(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
         """As `qkv translate` with one beam."""
         rows = self._rows(text, tokenizer)
-        return tokenizer.decode(translate_ids(self.model, tokenizer, rows, width=1, most=MOST, cache=cache)[0])
+        return tokenizer.decode(translate_ids(self.model, tokenizer, rows, width=1, most=MAX_TARGET, cache=cache)[0])
 
     @contextmanager
     def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:
         """Ours call their attention by part and layer, whichever model it is."""
         yield {(part, layer): f"{'decoder' if part == 'mixers' else part}.{layer}" for part, layer in layers}
 
-    def _rows(self, given: Given | Inputs, tokenizer: AnyTokenizer) -> Rows:
+    def _rows(self, source: TextInput | Inputs, tokenizer: AnyTokenizer) -> Rows:
         """Token ids; an encoder-decoder's end."""
-        rows = ids_of(given, tokenizer)
+        rows = ids_of(source, tokenizer)
         return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
 
 
 class _Recording:
     """One forward pass, heard: the calls of every layer, and its final states."""
 
-    def __init__(self, model: Transformer, rows: Rows, said: Rows, follower: Follower | None) -> None:
-        self.model, self.rows, self.said, self.follower = model, rows, said, follower
+    def __init__(self, model: Transformer, rows: Rows, targets: Rows, listener: TraceListener | None) -> None:
+        self.model, self.rows, self.targets, self.listener = model, rows, targets, listener
         self.calls: list[Call | Mixing] = []
         self.residuals: list[Tensor] = []  # (C,) after every block, at the place that is asked for
 
@@ -161,15 +163,15 @@ class _Recording:
         vocabulary would be larger than all the rest."""
         model, kind = self.model, self.model.config.kind
         ids, mask = self._padded(self.rows)
-        long = is_long(ids.shape[1], followed=self.follower is not None)
+        long = is_long(ids.shape[1], streamed=self.listener is not None)
         if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
             return self._in_chunks(ids)
-        n = len(self.said[0])
-        with listening(self._on_call), self._watching(slice(0, n), n):
+        n = len(self.targets[0])
+        with listening(self._on_call), self._record_residuals(slice(0, n), n):
             if kind == "encoder-decoder":
                 memory = model.encode(ids, mask)
-                ids, own = self._padded(self.said)
-                return model.decode(ids, memory, mask=own, memory_mask=mask)
+                ids, target_mask = self._padded(self.targets)
+                return model.decode(ids, memory, mask=target_mask, memory_mask=mask)
             return model.encode(ids, mask) if kind == "encoder" else model.decode(ids, mask=mask)
 
     def _padded(self, rows: Rows) -> tuple[Tensor, masks.Mask | None]:
@@ -178,15 +180,15 @@ class _Recording:
 
     def _on_call(self, call: Call | Mixing) -> None:
         self.calls.append(call)
-        if self.follower is not None:
-            self.follower.notify(*_place(call), call)
+        if self.listener is not None:
+            self.listener.notify(*_layer_of(call), call)
 
     def _in_chunks(self, ids: Tensor) -> Tensor:
         """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
         the cache's own."""
         model, n = self.model, ids.shape[1]
         cache = model.new_cache(1, n)
-        cache.layers = [_unforgetful(layer, n) for layer in cache.layers]
+        cache.layers = [_full_cache(layer, n) for layer in cache.layers]
         attending = [block.attention for block in _blocks(model.decoder) if not isinstance(block.attention, StateMixer)]
         # One for all layers, and so is its bias.
         position = getattr(attending[0], "position", None) if attending else None
@@ -194,11 +196,11 @@ class _Recording:
         whole: list[Call | Mixing] = []
         states = []
         for span in chunks(n):
-            with listening(self._joining(whole, span, n, bias)), self._watching(span, n):
+            with listening(self._chunk_joiner(whole, span, n, bias)), self._record_residuals(span, n):
                 states.append(model.decode(ids[:, span], cache=cache))
         return torch.cat(states, 1)
 
-    def _joining(
+    def _chunk_joiner(
         self, whole: list[Call | Mixing], span: slice, n: int, bias: Tensor | None
     ) -> Callable[[Call | Mixing], None]:
         """Adds what a chunk's layers receive to what came before; with the last chunk a layer is whole, and heard."""
@@ -208,55 +210,57 @@ class _Recording:
             i = next(at)
             join_call(whole, i, call, span, n)
             if span.stop == n:
-                made = whole[i]
-                self._on_call(made if bias is None or isinstance(made, Mixing) else replace(made, bias=bias))
-            elif self.follower is not None:
-                self.follower.pause()
+                joined = whole[i]
+                self._on_call(joined if bias is None or isinstance(joined, Mixing) else replace(joined, bias=bias))
+            elif self.listener is not None:
+                self.listener.check_stop()
 
         return join
 
     @contextmanager
-    def _watching(self, span: slice, n: int) -> Iterator[None]:
+    def _record_residuals(self, span: slice, n: int) -> Iterator[None]:
         """Keep the stream after every block of the model at the place that is asked for, if that is one of the `span` that
         runs of the first text's n tokens."""
-        asked = None if self.follower is None else self.follower.residuals
-        if asked is not None and not -n <= asked < n:
-            raise Problem("there is no token {place}: they count from 0 to {last}", place=asked, last=n - 1)
-        place = -1 if asked is None else asked % n
-        if not span.start <= place < span.stop:
+        requested = None if self.listener is None else self.listener.residuals
+        if requested is not None and not -n <= requested < n:
+            raise Problem("there is no token {place}: they count from 0 to {last}", place=requested, last=n - 1)
+        position = -1 if requested is None else requested % n
+        if not span.start <= position < span.stop:
             yield
             return
         blocks = _blocks(self.model.encoder if self.model.decoder is None else self.model.decoder)
-        keep = lambda block, given, made: self.residuals.append(made[0, place - span.start].clone())  # noqa: E731
+        keep = lambda block, args, output: self.residuals.append(output[0, position - span.start].clone())  # noqa: E731
         with ExitStack() as hooks:
             for block in blocks:
                 hooks.enter_context(block.register_forward_hook(keep))
             yield
 
 
-def _routed(heard: list[Routing]) -> dict[str, Routing]:
+def _join_routing(routings: list[Routing]) -> dict[str, Routing]:
     """Which experts were taken, by layer; the chunks of a long text are joined."""
     layers: dict[str, list[Routing]] = {}
-    for routing in heard:
+    for routing in routings:
         layers.setdefault(routing.name, []).append(routing)
     joined = {}
     for name, parts in layers.items():
-        chosen, shares = (torch.cat([getattr(part, what) for part in parts], 1) for what in ("chosen", "shares"))
-        joined[name] = Routing(name, chosen, shares, parts[0].count)
+        experts, shares = (torch.cat([getattr(part, what) for part in parts], 1) for what in ("chosen", "shares"))
+        joined[name] = Routing(name, experts, shares, parts[0].count)
     return joined
 
 
-def _turning(model: Transformer, length: int) -> Turning | None:
+def _rotary_turning(model: Transformer, length: int) -> Turning | None:
     """What turns q and k of a model's layers, which share it, in a text so long."""
-    turns = [getattr(block.attention, "position", None) for block in _blocks(model.decoder or model.encoder)]
-    turns = list({id(position): position for position in turns if position is not None}.values())
-    found = turns[0] if len(turns) == 1 else None  # where layers with a window have their own, none speaks for all
-    if not isinstance(found, Rotary) or found.interleaved:
+    positions = [getattr(block.attention, "position", None) for block in _blocks(model.decoder or model.encoder)]
+    positions = list({id(position): position for position in positions if position is not None}.values())
+    position = (
+        positions[0] if len(positions) == 1 else None
+    )  # where layers with a window have their own, none speaks for all
+    if not isinstance(position, Rotary) or position.interleaved:
         return None
-    return Turning(found.at_length(length), found.stretch)
+    return Turning(position.at_length(length), position.stretch)
 
 
-def _unforgetful(cache: KVCache | WindowCache, n: int) -> KVCache:
+def _full_cache(cache: KVCache | WindowCache, n: int) -> KVCache:
     """A window's cache lets go of keys that nobody will look at again; a trace keeps them all."""
     if not isinstance(cache, WindowCache):
         return cache
@@ -264,22 +268,22 @@ def _unforgetful(cache: KVCache | WindowCache, n: int) -> KVCache:
     return KVCache(1, heads, n, width, dtype=cache.k.dtype, device=cache.k.device)
 
 
-def _said(model: Transformer, rows: Rows, tokenizer: Any, target: Given | None) -> Rows:
+def _target_rows(model: Transformer, rows: Rows, tokenizer: Any, target: TextInput | None) -> Rows:
     """The decoder's side, its start token first."""
     if target is None:
         if tokenizer is None:
             raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
-        found = translate_ids(model, tokenizer, rows, most=MOST)
+        answers = translate_ids(model, tokenizer, rows, most=MAX_TARGET)
     else:
-        found = targets_of(target, tokenizer, len(rows))
+        answers = targets_of(target, tokenizer, len(rows))
     start = [] if tokenizer is None or tokenizer.start is None else [tokenizer.start]
-    return [[*start, *ids] for ids in found]
+    return [[*start, *ids] for ids in answers]
 
 
-def _cut(model: Transformer, said: Rows) -> int | None:
+def _cut_length(model: Transformer, targets: Rows) -> int | None:
     """The number of tokens after which what a model says was cut off, if that happened; `said` begins with its start."""
-    most = min(MOST, model.config.context) if model.config.position == "learned" else MOST
-    return most if max(map(len, said)) > most else None
+    limit = min(MAX_TARGET, model.config.context) if model.config.position == "learned" else MAX_TARGET
+    return limit if max(map(len, targets)) > limit else None
 
 
 def _tokens(tokenizer: AnyTokenizer, rows: Rows) -> list[Tokens]:
@@ -294,13 +298,13 @@ def _group(calls: list[Call | Mixing]) -> tuple[dict[str, list[Call | Mixing]], 
     layers: dict[str, list[Call | Mixing]] = {}
     numbers: dict[str, list[int]] = {}
     for call in calls:
-        part, number = _place(call)
+        part, number = _layer_of(call)
         layers.setdefault(part, []).append(call)
         numbers.setdefault(part, []).append(number)
     return layers, {part: tuple(each) for part, each in numbers.items() if "mixers" in layers}
 
 
-def _place(call: Call | Mixing) -> Layer:
+def _layer_of(call: Call | Mixing) -> Layer:
     part, number = (call.name or "decoder.0").split(".")
     return "mixers" if isinstance(call, Mixing) else part, int(number)
 
@@ -315,13 +319,13 @@ def _outputs(model: Transformer) -> dict[str, Projection]:
     Between a mixer and its projection there are a norm and a gate, and some attention has a gate. Where a norm follows the
     projection, what a head adds to the stream is no share of its own.
     """
-    found: dict[str, Projection] = {}
+    projections: dict[str, Projection] = {}
     if model.config.norm_place == "both":
-        return found
+        return projections
     for part in ("encoder", "decoder"):
         for i, block in enumerate(_blocks(getattr(model, part))):
             for side, heads in ((part, block.attention), ("cross", getattr(block, "cross", None))):
                 out = getattr(heads, "out", None)
                 if out is not None and getattr(heads, "gate", None) is None and not isinstance(heads, StateMixer):
-                    found[f"{side}.{i}"] = Projection(out.weight, out.bias)
-    return found
+                    projections[f"{side}.{i}"] = Projection(out.weight, out.bias)
+    return projections

@@ -11,16 +11,16 @@ from typing import Any
 
 from ...i18n import Problem
 from ..views.traces import Trace
-from .model_protocol import Given, TraceRequest, model_of
+from .model_protocol import TextInput, TraceRequest, model_of
 
 
 def trace(
     model: Any,
-    given: Given | None = None,
+    given: TextInput | None = None,
     tokenizer: Any = None,
     *,
     inputs: Mapping[str, Any] | None = None,
-    target: Given | None = None,
+    target: TextInput | None = None,
     logits: bool = False,
     name: str = "",
     eager: bool = False,
@@ -39,8 +39,8 @@ def trace(
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
     >>> _ = torch.manual_seed(0)
-    >>> made = trace(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5])
-    >>> made.map(1, 3).shape, round(float(made.map(1, 3).sum()), 5)
+    >>> recorded = trace(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5])
+    >>> recorded.map(1, 3).shape, round(float(recorded.map(1, 3).sum()), 5)
     ((5, 5), 5.0)
     """
     if (given is None) == (inputs is None):

@@ -1,6 +1,6 @@
 """A trace while it is made: what a text is is told before anything is computed, and every layer as soon as it attends.
 
-    follow(model, text, tokenizer, heard=show)      show(part, layer, call) after each layer, not after the last
+    stream_trace(model, text, tokenizer, on_layer=show)      show(part, layer, call) after each layer, not after the last
 
 What `heard` does with a layer (a picture of every head, say) is done while the next ones wait, so a person sees the first
 layers early, and whoever no longer wants to know stops the pass between two of them.
@@ -21,7 +21,7 @@ from ...mixers.calls import Mixing
 from ...model.thin_matmul import logits_of
 from ..views.token_labels import Tokens
 from ..views.traces import Trace
-from .model_protocol import Given, TraceRequest, model_of
+from .model_protocol import TextInput, TraceRequest, model_of
 
 if TYPE_CHECKING:
     from ...model.transformer import Transformer
@@ -34,55 +34,55 @@ class StreamStopped(Exception):
     """Whoever followed asked for no more."""
 
 
-def _nothing(*what: object) -> None:
+def _ignore(*what: object) -> None:
     pass
 
 
 @dataclass(frozen=True)
-class Follower:
+class TraceListener:
     """Who follows a model while it runs, and what is wanted beside a trace; see `follow`."""
 
-    told: Callable[[Heads, Sides, Sides], None] = _nothing
-    heard: Callable[[str, int, Call | Mixing], None] = _nothing
+    on_start: Callable[[Heads, Sides, Sides], None] = _ignore
+    on_layer: Callable[[str, int, Call | Mixing], None] = _ignore
     stop: Callable[[], bool] = lambda: False
-    more: tuple[int, ...] = ()
+    continuation: tuple[int, ...] = ()
     residuals: int | None = None
 
     def notify(self, part: str, layer: int, call: Call | Mixing) -> None:
         """A layer is there."""
-        self.heard(part, layer, call)
-        self.pause()
+        self.on_layer(part, layer, call)
+        self.check_stop()
 
-    def pause(self) -> None:
+    def check_stop(self) -> None:
         """A place where one may stop.
 
-        >>> Follower(stop=lambda: True).pause()
+        >>> TraceListener(stop=lambda: True).check_stop()
         Traceback (most recent call last):
         qkv.tracing.record.streaming.StreamStopped
         """
         if self.stop():
             raise StreamStopped
 
-    def notify_late(self, trace: Trace) -> None:
+    def notify_all(self, trace: Trace) -> None:
         """All at once, where layers couldn't be known before the model had run."""
         calls = {part: dict(zip(trace.layers(part), trace.calls[part], strict=True)) for part in trace.parts}
         heads = {part: {layer: call.n_head for layer, call in layers.items()} for part, layers in calls.items()}
-        self.told(heads, trace.queries, trace.keys)
+        self.on_start(heads, trace.queries, trace.keys)
         for part, layers in calls.items():
             for layer, call in layers.items():
                 self.notify(part, layer, call)
 
 
-def follow(
+def stream_trace(
     model: object,
-    given: Given,
+    source: TextInput,
     tokenizer: Any = None,
     *,
-    target: Given | None = None,
-    more: Sequence[int] = (),
+    target: TextInput | None = None,
+    continuation: Sequence[int] = (),
     name: str = "",
-    told: Callable[[Heads, Sides, Sides], None] = _nothing,
-    heard: Callable[[str, int, Call | Mixing], None] = _nothing,
+    on_start: Callable[[Heads, Sides, Sides], None] = _ignore,
+    on_layer: Callable[[str, int, Call | Mixing], None] = _ignore,
     stop: Callable[[], bool] = lambda: False,
     residuals: int | None = None,
 ) -> Trace:
@@ -104,26 +104,26 @@ def follow(
     >>> from ...model import Config, Transformer
     >>> _ = torch.manual_seed(0)
     >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).eval()
-    >>> made = follow(
-    ...     model, [3, 1, 4], more=[1, 5], residuals=-1,
-    ...     told=lambda heads, queries, keys: print(heads, queries["decoder"][0].pieces),
-    ...     heard=lambda part, layer, call: print(part, layer, tuple(call.q.shape)),
+    >>> recorded = stream_trace(
+    ...     model, [3, 1, 4], continuation=[1, 5], residuals=-1,
+    ...     on_start=lambda heads, queries, keys: print(heads, queries["decoder"][0].pieces),
+    ...     on_layer=lambda part, layer, call: print(part, layer, tuple(call.q.shape)),
     ... )
     {'decoder': {0: 4, 1: 4}} ('[3]', '[1]', '[4]', '[1]', '[5]')
     decoder 0 (1, 4, 5, 8)
     decoder 1 (1, 4, 5, 8)
-    >>> words = says(model, made.more["states"][0, -1])
+    >>> words = logits_of_states(model, recorded.more["states"][0, -1])
     >>> words.shape, bool(torch.allclose(words, model(torch.tensor([[3, 1, 4, 1, 5]]))[0, -1], atol=1e-6))
     (torch.Size([50]), True)
-    >>> lens = says(model, normed(model, made.more["residuals"]))  # what the model would say after each block
+    >>> lens = logits_of_states(model, apply_final_norm(model, recorded.more["residuals"]))  # what the model would say after each block
     >>> lens.shape, bool(torch.allclose(lens[-1], words, atol=1e-6))
     (torch.Size([2, 50]), True)
     """
-    follower = Follower(told, heard, stop, tuple(int(i) for i in more), residuals)
-    return model_of(model).trace(TraceRequest(given, tokenizer, target, name=name, follower=follower))
+    listener = TraceListener(on_start, on_layer, stop, tuple(int(i) for i in continuation), residuals)
+    return model_of(model).trace(TraceRequest(source, tokenizer, target, name=name, listener=listener))
 
 
-def says(model: Transformer, states: Tensor) -> Tensor:
+def logits_of_states(model: Transformer, states: Tensor) -> Tensor:
     """The logits (…, V) that a model of ours gives to final states (…, C); see `follow`."""
     with torch.no_grad():
         logits = logits_of(model, states.reshape(-1, states.shape[-1])).float()
@@ -133,7 +133,7 @@ def says(model: Transformer, states: Tensor) -> Tensor:
     return logits
 
 
-def normed(model: Transformer, residuals: Tensor) -> Tensor:
+def apply_final_norm(model: Transformer, residuals: Tensor) -> Tensor:
     """What a model of ours would end in if its last block were this one: its last norm, where it has one, of the stream (…, C)."""
     norm = model.encoder_norm if model.decoder is None else model.decoder_norm
     with torch.no_grad():

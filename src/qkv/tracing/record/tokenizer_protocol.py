@@ -69,16 +69,16 @@ def reader_of(tokenizer: AnyTokenizer) -> Reader:
     return NativeReader(tokenizer) if isinstance(tokenizer, Tokenizer) else HFReader(tokenizer)
 
 
-def ids_of(given: Any, tokenizer: AnyTokenizer) -> Rows:
+def ids_of(source: Any, tokenizer: AnyTokenizer) -> Rows:
     """Token ids per item, framed as the tokenizer frames a text."""
-    if isinstance(given, str):
-        given = [given]
-    if isinstance(given, Mapping) and "input_ids" not in given:
-        raise Problem("a dict for this model needs input_ids; it has {keys}", keys=all_of(given) if given else "{}")
-    if made_by_theirs(given):
-        ids, real = listed(given["input_ids"]), given.get("attention_mask")
-        given = ids if real is None else _real(ids, listed(real))
-    items = list(listed(given))
+    if isinstance(source, str):
+        source = [source]
+    if isinstance(source, Mapping) and "input_ids" not in source:
+        raise Problem("a dict for this model needs input_ids; it has {keys}", keys=all_of(source) if source else "{}")
+    if is_encoding(source):
+        ids, mask = to_list(source["input_ids"]), source.get("attention_mask")
+        source = ids if mask is None else _unpadded(ids, to_list(mask))
+    items = list(to_list(source))
     if not items:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
     if isinstance(items[0], int):
@@ -92,19 +92,22 @@ def ids_of(given: Any, tokenizer: AnyTokenizer) -> Rows:
     return rows
 
 
-def made_by_theirs(given: object) -> bool:
+def is_encoding(source: object) -> bool:
     """Is this what a tokenizer of transformers makes, or a dict like it?"""
-    return isinstance(given, Mapping) or hasattr(given, "input_ids")
+    return isinstance(source, Mapping) or hasattr(source, "input_ids")
 
 
-def listed(values: Any) -> Any:
+def to_list(values: Any) -> Any:
     """Tensors and arrays as lists."""
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def _real(ids: Rows, real: Rows) -> Rows:
+def _unpadded(ids: Rows, mask: Rows) -> Rows:
     """Without the padding."""
-    return [[i for i, here in zip(row, mark, strict=True) if here] for row, mark in zip(ids, real, strict=True)]
+    return [
+        [i for i, is_real in zip(row, row_mask, strict=True) if is_real]
+        for row, row_mask in zip(ids, mask, strict=True)
+    ]
 
 
 class NativeReader(Reader):
@@ -149,9 +152,9 @@ class HFReader(Reader):
     def batch(self, texts: Sequence[str]) -> Inputs:
         """Padded where it can, and then with a mask."""
         pads = getattr(self.tokenizer, "pad_token_id", None) is not None
-        made = dict(self.tokenizer(list(texts), padding=pads and len(texts) > 1))
-        kept = ("input_ids", "attention_mask", "token_type_ids") if pads else ("input_ids",)
-        return {key: made[key] for key in kept if key in made}
+        encoded = dict(self.tokenizer(list(texts), padding=pads and len(texts) > 1))
+        names = ("input_ids", "attention_mask", "token_type_ids") if pads else ("input_ids",)
+        return {key: encoded[key] for key in names if key in encoded}
 
     def target(self, text: str) -> list[int]:
         return list(self.tokenizer(text_target=text)["input_ids"])
@@ -162,9 +165,9 @@ class HFReader(Reader):
     def tokens(self, ids: Iterable[int]) -> Tokens:
         ids = [int(i) for i in ids]
         special = getattr(self.tokenizer, "all_special_ids", ())
-        ours = _as_ours(self.tokenizer)
-        if ours is not None:
-            return _tokens(ids, special, ours)
+        native = _native_view(self.tokenizer)
+        if native is not None:
+            return _tokens(ids, special, native)
         # A slow tokenizer: whatever it says of each token.
         return Tokens(tuple(self.tokenizer.decode([i]) for i in ids), tuple(i in special for i in ids), tuple(ids))
 
@@ -190,42 +193,42 @@ class NoReader(Reader):
 
 def padded(reader: Reader, row: Sequence[int], real: Sequence[bool]) -> Tokens:
     """Labels of a row of ids at the places that are `real`; the others, on whichever side, are padding, which is special."""
-    places = [i for i, here in enumerate(real) if here]
-    tokens = reader.tokens(row[i] for i in places)
-    if len(places) == len(real):
+    positions = [i for i, is_real in enumerate(real) if is_real]
+    tokens = reader.tokens(row[i] for i in positions)
+    if len(positions) == len(real):
         return tokens
     pieces, special = ["[PAD]"] * len(real), [True] * len(real)
-    for i, piece, is_special in zip(places, tokens.pieces, tokens.special, strict=True):
+    for i, piece, is_special in zip(positions, tokens.pieces, tokens.special, strict=True):
         pieces[i], special[i] = piece, is_special
-    whole = [(label, places[first], places[end - 1] + 1) for label, first, end in tokens.whole]
-    whole += [("[PAD]", i, i + 1) for i, here in enumerate(real) if not here]
+    whole = [(label, positions[first], positions[end - 1] + 1) for label, first, end in tokens.whole]
+    whole += [("[PAD]", i, i + 1) for i, is_real in enumerate(real) if not is_real]
     whole.sort(key=lambda group: group[1])
     return Tokens(tuple(pieces), tuple(special), tuple(row), tuple(whole))
 
 
-def _tokens(ids: list[int], special: Iterable[int], ours: Tokenizer) -> Tokens:
+def _tokens(ids: list[int], special: Iterable[int], native: Tokenizer) -> Tokens:
     """By a tokenizer of ours, which knows what bytes a token stands for."""
     special = set(special)
-    return Tokens(tuple(ours.pieces(ids)), tuple(i in special for i in ids), tuple(ids), tuple(ours.whole(ids)))
+    return Tokens(tuple(native.pieces(ids)), tuple(i in special for i in ids), tuple(ids), tuple(native.whole(ids)))
 
 
 # Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
-_OURS: WeakKeyDictionary[HFTokenizer, tuple[object, Tokenizer]] = WeakKeyDictionary()
+_NATIVE_VIEWS: WeakKeyDictionary[HFTokenizer, tuple[object, Tokenizer]] = WeakKeyDictionary()
 
 
-def _as_ours(tokenizer: HFTokenizer) -> Tokenizer | None:
+def _native_view(tokenizer: HFTokenizer) -> Tokenizer | None:
     """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
     library = getattr(tokenizer, "backend_tokenizer", None)
     if library is None:
         return None
     added = {i: (token.content, token.special) for i, token in library.get_added_tokens_decoder().items()}
     state = library.get_vocab_size(), added
-    known = _OURS.get(tokenizer)
-    if known is None or known[0] != state:
+    cached = _NATIVE_VIEWS.get(tokenizer)
+    if cached is None or cached[0] != state:
         from tokenizers import Tokenizer as Library
 
         from ...text.tokenizer import Tokenizer
 
         # A copy: ours sets some of its switches, and the other one belongs to the user.
-        _OURS[tokenizer] = known = state, Tokenizer(Library.from_str(library.to_str()))
-    return known[1]
+        _NATIVE_VIEWS[tokenizer] = cached = state, Tokenizer(Library.from_str(library.to_str()))
+    return cached[1]

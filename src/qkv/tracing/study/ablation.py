@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...disk.atomic_files import write_file
 from ...i18n import Problem
-from ..record.model_protocol import Given, model_of, uneven
+from ..record.model_protocol import TextInput, model_of, uneven
 from ..record.tokenizer_protocol import AnyTokenizer
 from ..views.head_ranking import strongest
 from .edits import edit
@@ -34,7 +34,7 @@ class Importance(NamedTuple):
 
 
 FORMAT = "qkv importance 1"
-Asked = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # logits of ids, those ids, what each place should say
+LossTask = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # logits of ids, those ids, what each place should say
 
 
 def importance(
@@ -59,33 +59,35 @@ def importance(
     batches = _batches(texts)
     if target is not None and len(target) != len(batches):
         raise uneven(len(batches), len(target))
-    asked = [
-        _question(model, batch, tokenizer, None if target is None else target[i]) for i, batch in enumerate(batches)
+    tasks = [
+        _loss_task(model, batch, tokenizer, None if target is None else target[i]) for i, batch in enumerate(batches)
     ]
-    base = _loss(asked)
-    there = model_of(model).heads()
-    every = [(part, layer, head) for part, layers in there.items() for layer, n in layers.items() for head in range(n)]
+    base = _loss(tasks)
+    head_counts = model_of(model).heads()
+    all_heads = [
+        (part, layer, head) for part, layers in head_counts.items() for layer, n in layers.items() for head in range(n)
+    ]
     digest = hashlib.sha256()
-    for _, ids, labels in asked:
+    for _, ids, labels in tasks:
         digest.update(json.dumps([ids.tolist(), labels.tolist()]).encode())
-    told = {
+    layout = {
         part: [*layers.values()] if [*layers] == [*range(len(layers))] else [[*pair] for pair in layers.items()]
-        for part, layers in there.items()
+        for part, layers in head_counts.items()
     }
-    header = {"format": FORMAT, "heads": told, "to": to, "texts": digest.hexdigest(), "loss": base}
+    header = {"format": FORMAT, "heads": layout, "to": to, "texts": digest.hexdigest(), "loss": base}
     path = None if resume is None else Path(resume)
-    done = {} if path is None else _remembered(path, header)
-    for part, layer, head in every:
+    done = {} if path is None else _load_record(path, header)
+    for part, layer, head in all_heads:
         if (part, layer, head) not in done:
             with edit(model, f"{part}.{layer}.{head}", to):
-                change = _loss(asked) - base
+                change = _loss(tasks) - base
             done[part, layer, head] = change
             if path is not None:
                 with path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(Importance(part, layer, head, change)._asdict()) + "\n")
         if progress is not None:
-            progress(len(done), len(every))
-    return strongest((Importance(*key, done[key]) for key in every), lambda row: row.change)
+            progress(len(done), len(all_heads))
+    return strongest((Importance(*key, done[key]) for key in all_heads), lambda row: row.change)
 
 
 def _batches(texts: Any) -> list[Any]:
@@ -98,26 +100,26 @@ def _batches(texts: Any) -> list[Any]:
     return list(texts)
 
 
-def _question(model: object, given: Given, tokenizer: AnyTokenizer, target: Any) -> Asked:
+def _loss_task(model: object, source: TextInput, tokenizer: AnyTokenizer, target: Any) -> LossTask:
     """(run, ids, labels): what is asked of each place, −100 where nothing is."""
-    asked = model_of(model)
-    run, ids, real = asked.question(given, tokenizer, target)
+    adapter = model_of(model)
+    run, ids, is_real = adapter.prepare(source, tokenizer, target)
     labels = torch.full_like(ids, -100)
-    if asked.kind == "encoder":
-        hidden = torch.zeros_like(real)
+    if adapter.kind == "encoder":
+        hidden = torch.zeros_like(is_real)
         hidden[:, 3::7] = True
-        hidden &= real
+        hidden &= is_real
         labels[hidden] = ids[hidden]
         ids = ids.masked_fill(hidden, mask_of(tokenizer))
     else:
-        labels[:, :-1] = ids[:, 1:].masked_fill(~(real[:, 1:] & real[:, :-1]), -100)
+        labels[:, :-1] = ids[:, 1:].masked_fill(~(is_real[:, 1:] & is_real[:, :-1]), -100)
     return run, ids, labels
 
 
-def _loss(asked: list[Asked]) -> float:
+def _loss(tasks: list[LossTask]) -> float:
     """Nats per token over all texts."""
     total, count = 0.0, 0
-    for run, ids, labels in asked:
+    for run, ids, labels in tasks:
         total += float(F.cross_entropy(run(ids).flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"))
         count += int((labels != -100).sum())
     if not count:
@@ -125,18 +127,18 @@ def _loss(asked: list[Asked]) -> float:
     return total / count
 
 
-def _remembered(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int], float]:
+def _load_record(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int], float]:
     """What a file of an earlier call holds, made ready to go on; a line that was cut short is dropped."""
     done: dict[tuple[str, int, int], float] = {}
     if path.exists() and path.stat().st_size:
         try:
             first, *lines = path.read_text(encoding="utf-8").splitlines()
-            found = json.loads(first)
-            same = all(found[key] == header[key] for key in ("format", "heads", "to", "texts"))
-            same = same and abs(found["loss"] - header["loss"]) <= 1e-4 * max(abs(header["loss"]), 1e-2)
+            stored = json.loads(first)
+            matches = all(stored[key] == header[key] for key in ("format", "heads", "to", "texts"))
+            matches = matches and abs(stored["loss"] - header["loss"]) <= 1e-4 * max(abs(header["loss"]), 1e-2)
         except (ValueError, KeyError, TypeError) as error:
             raise Problem("{file} is not a record of head importance: choose another file", file=path) from error
-        if not same:
+        if not matches:
             raise Problem(
                 "{file} was made with another model, other texts or another edit: choose another file, or remove it",
                 file=path,

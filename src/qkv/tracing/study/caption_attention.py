@@ -15,7 +15,7 @@ from ..views.traces import Trace
 
 
 @dataclass(frozen=True)
-class Looked:
+class CaptionWord:
     """A word, and how much of its attention went to each patch of the picture, (8, 16)."""
 
     word: str
@@ -28,7 +28,7 @@ class Caption:
 
     lang: str
     text: str
-    words: tuple[Looked, ...]
+    words: tuple[CaptionWord, ...]
     trace: Trace
 
 
@@ -46,16 +46,16 @@ def caption(
     Where a word looked is the mean of the rows that made its letters, over the heads of a layer (the last unless another is
     named) or in one head. What goes to the letter of the language and to the end is no place in the picture and is left out.
     """
-    found = trace(model, picture_tokens.source(pixels, lang), tokenizer)
-    signs = picture_tokens.ROWS * picture_tokens.COLUMNS
-    if len(found.tokens("cross", keys=True)) != signs + 2:  # the language, the patches, the end
+    recorded = trace(model, picture_tokens.source(pixels, lang), tokenizer)
+    n_patches = picture_tokens.ROWS * picture_tokens.COLUMNS
+    if len(recorded.tokens("cross", keys=True)) != n_patches + 2:  # the language, the patches, the end
         raise Problem("this model reads no pictures: take --demo, or a translator trained on pictures as signs")
-    layer = len(found.calls["cross"]) - 1 if layer is None else layer
-    heads = range(found.calls["cross"][-1].q.shape[1]) if head is None else [head]
-    shares = np.mean([found.map(layer, each, part="cross") for each in heads], axis=0)  # (tokens, 1 + 128 + end)
-    patches = picture_tokens.by_places(shares[:, 1 : 1 + signs])
-    tokens = found.tokens("cross")
-    spoken = [(word, a, b) for word, a, b in tokens.words if word.strip() and not any(tokens.special[a:b])]
-    words = tuple(Looked(word, patches[a:b].mean(0)) for word, a, b in spoken)
+    layer = len(recorded.calls["cross"]) - 1 if layer is None else layer
+    heads = range(recorded.calls["cross"][-1].q.shape[1]) if head is None else [head]
+    shares = np.mean([recorded.map(layer, h, part="cross") for h in heads], axis=0)  # (tokens, 1 + 128 + end)
+    patches = picture_tokens.by_places(shares[:, 1 : 1 + n_patches])
+    tokens = recorded.tokens("cross")
+    spans = [(word, a, b) for word, a, b in tokens.words if word.strip() and not any(tokens.special[a:b])]
+    words = tuple(CaptionWord(word, patches[a:b].mean(0)) for word, a, b in spans)
     whole = "".join(piece for piece, special in zip(tokens.pieces, tokens.special, strict=True) if not special)
-    return Caption(lang, whole, words, found)
+    return Caption(lang, whole, words, recorded)

@@ -65,11 +65,11 @@ def shipped(languages: Sequence[str] = LANGUAGES) -> list[Sentence]:
     The animal didn't cross the street because it was too tired.
     """
     folder = resources.files("qkv.tracing.study") / "treebank"
-    found = []
+    sentences = []
     for language in languages:
         name = f"{language}.conllu"
-        found += parse((folder / name).read_text(encoding="utf-8"), name)
-    return found
+        sentences += parse((folder / name).read_text(encoding="utf-8"), name)
+    return sentences
 
 
 def read(path: str | Path) -> list[Sentence]:
@@ -85,7 +85,7 @@ def read(path: str | Path) -> list[Sentence]:
 
 def parse(text: str, file: str = "") -> list[Sentence]:
     """The sentences of a text in CoNLL-U; a line that is wrong is named."""
-    found: list[Sentence] = []
+    sentences: list[Sentence] = []
     comments: dict[str, str] = {}
     rows: list[_Line] = []
     for line, raw in enumerate([*text.split("\n"), ""], start=1):
@@ -95,15 +95,15 @@ def parse(text: str, file: str = "") -> list[Sentence]:
             comments[name.strip()] = value.strip()
         elif raw.strip():
             rows.append(_Line(file, line, raw.split("\t")))
-            if (found_ := len(rows[-1].columns)) != 10:
+            if (columns := len(rows[-1].columns)) != 10:
                 why = _("{file}, line {line}: {found} columns where CoNLL-U has 10, apart by tabs")
-                raise rows[-1].wrong(why, found=found_)
+                raise rows[-1].wrong(why, found=columns)
         elif rows:
-            found.append(_sentence(file, rows, comments))
+            sentences.append(_sentence(file, rows, comments))
             rows, comments = [], {}
-    if not found:
+    if not sentences:
         raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
-    return found
+    return sentences
 
 
 def _sentence(file: str, rows: list[_Line], comments: dict[str, str]) -> Sentence:
@@ -115,21 +115,21 @@ def _sentence(file: str, rows: list[_Line], comments: dict[str, str]) -> Sentenc
     if not words:
         raise Problem("{file} has no sentence: CoNLL-U was expected", file=file)
     text, spans = _spans(_surface(rows, len(words)), comments.get("text"), len(words))
-    made = []
+    parsed = []
     for i, line in enumerate(words):
         row = line.columns
-        more = dict(pair.split("=", 1) for pair in row[9].split("|") if "=" in pair)
+        attributes = dict(pair.split("=", 1) for pair in row[9].split("|") if "=" in pair)
         head = _number(line, "head", row[6], len(words), least=0)
-        coref = _number(line, "Coref", more["Coref"], len(words), least=1) if "Coref" in more else 0
+        coref = _number(line, "Coref", attributes["Coref"], len(words), least=1) if "Coref" in attributes else 0
         if i + 1 in (head, coref):
             raise line.wrong(_("{file}, line {line}: {form} can't be its own head or antecedent"), form=row[1])
-        made.append(Word(row[1], *spans[i], head - 1, row[7].split(":")[0], coref - 1))
-    return Sentence(text, tuple(made), comments.get("lang", ""))
+        parsed.append(Word(row[1], *spans[i], head - 1, row[7].split(":")[0], coref - 1))
+    return Sentence(text, tuple(parsed), comments.get("lang", ""))
 
 
 def _surface(rows: list[_Line], count: int) -> _Surface:
     """What is written; 3-4 is written as one."""
-    found: _Surface = []
+    surface: _Surface = []
     covered = 0
     for line in rows:
         number, form, *_others, last_column = line.columns
@@ -139,16 +139,16 @@ def _surface(rows: list[_Line], count: int) -> _Surface:
         first, dash, last = number.partition("-")
         if not dash:
             if int(first) > covered:
-                found.append((line, form, spaced, [(int(first) - 1, form)]))
+                surface.append((line, form, spaced, [(int(first) - 1, form)]))
             else:
-                found[-1][3].append((int(first) - 1, form))
+                surface[-1][3].append((int(first) - 1, form))
             continue
         if not (first.isdecimal() and last.isdecimal() and covered < int(first) < int(last) <= count):
             why = _("{file}, line {line}: {found} is no range of the sentence's words, 1 to {last}, in order")
             raise line.wrong(why, found=number, last=count)
         covered = int(last)
-        found.append((line, form, spaced, []))
-    return found
+        surface.append((line, form, spaced, []))
+    return surface
 
 
 def _spans(surface: _Surface, text: str | None, count: int) -> tuple[str, list[tuple[int, int]]]:

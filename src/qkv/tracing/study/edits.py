@@ -29,7 +29,7 @@ from ..record.model_protocol import Layer, model_of
 from ..record.tokenizer_protocol import AnyTokenizer, ids_of, reader_of
 from ..views.traces import no_layer
 
-Where = dict[Layer, list[int]]  # → heads
+HeadSelection = dict[Layer, list[int]]  # → heads
 
 
 @contextmanager
@@ -64,16 +64,16 @@ def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> It
     (False, True)
     """
     change = change_of(to)
-    where = find(model, heads)
-    if to == "self" and any(part == "cross" for part, _ in where):
+    selection = find(model, heads)
+    if to == "self" and any(part == "cross" for part, _ in selection):
         raise Problem(
             "cross-attention looks at another text, where no token is itself: use to='uniform', 'mean' or 'zero'"
         )
     with ExitStack() as stack:
         if change is not None:
-            names = stack.enter_context(model_of(model).editing(where))
-            for key, chosen in where.items():
-                stack.enter_context(replace_weights(change, name=names[key], heads=chosen, with_call=True))
+            names = stack.enter_context(model_of(model).editing(selection))
+            for key, head_indices in selection.items():
+                stack.enter_context(replace_weights(change, name=names[key], heads=head_indices, with_call=True))
         yield
 
 
@@ -90,37 +90,37 @@ def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | Non
     return None if to == 1 else float(to)
 
 
-def shape(model: object) -> dict[str, dict[int, int]]:
+def head_counts(model: object) -> dict[str, dict[int, int]]:
     """How many heads each layer of each part has; only those that attend.
 
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
-    >>> shape(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)))
+    >>> head_counts(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)))
     {'decoder': {0: 4, 1: 4}}
     """
     return model_of(model).heads()
 
 
-def find(model: object, heads: str | Sequence[str]) -> Where:
+def find(model: object, heads: str | Sequence[str]) -> HeadSelection:
     """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
-    there = shape(model)
-    found: dict[tuple[str, int], set[int]] = {}
+    counts = head_counts(model)
+    selected: dict[tuple[str, int], set[int]] = {}
     for name in [heads] if isinstance(heads, str) else list(heads) or ['""']:
-        *before, layer, head = ["", *str(name).strip().split(".")]
-        before = [word for word in before if word]
-        if len(before) > 1 or not all(re.fullmatch(r"\*|[0-9]{1,9}", word) for word in (layer, head)):
+        *prefix, layer, head = ["", *str(name).strip().split(".")]
+        prefix = [word for word in prefix if word]
+        if len(prefix) > 1 or not all(re.fullmatch(r"\*|[0-9]{1,9}", word) for word in (layer, head)):
             raise Problem(
                 "{name} names no head: write layer.head as in 13.8, or part.layer.head as in cross.4.2; * means all",
                 name=name,
             )
-        part = before[0] if before else next(iter(there))
-        if part not in there:
-            raise Problem("this model has no part {part}: it has {parts}", part=part, parts=all_of(there))
-        for i in there[part] if layer == "*" else [int(layer)]:
-            if i not in there[part]:
-                raise no_layer(i, tuple(there[part]), part, hybrid="mixers" in there and len(there) > 1)
-            found.setdefault((part, i), set()).update(_heads(head, there[part][i]))
-    return {key: sorted(chosen) for key, chosen in found.items()}
+        part = prefix[0] if prefix else next(iter(counts))
+        if part not in counts:
+            raise Problem("this model has no part {part}: it has {parts}", part=part, parts=all_of(counts))
+        for i in counts[part] if layer == "*" else [int(layer)]:
+            if i not in counts[part]:
+                raise no_layer(i, tuple(counts[part]), part, hybrid="mixers" in counts and len(counts) > 1)
+            selected.setdefault((part, i), set()).update(_heads(head, counts[part][i]))
+    return {key: sorted(indices) for key, indices in selected.items()}
 
 
 def check_names(
@@ -129,17 +129,17 @@ def check_names(
     text: str,
     *,
     heads: Sequence[str] = (),
-    shown: tuple[str | None, int | None, int | None] = (None, None, None),
+    selection: tuple[str | None, int | None, int | None] = (None, None, None),
     words: Sequence[str | None] = (),
 ) -> None:
     """Refuse heads and words that aren't there before the model has read the text; `shown` is a part, layer and head."""
     if heads:
         find(model, heads)
-    known = model_of(model)
-    if known.foreseen and any(value is not None for value in shown):
-        part = shown[0] or next(iter(known.heads()))
-        find(model, ".".join([part, *("*" if number is None else str(number) for number in shown[1:])]))
-    if known.kind != "encoder-decoder":  # whose own words are yet to come
+    adapter = model_of(model)
+    if adapter.has_static_layers and any(value is not None for value in selection):
+        part = selection[0] or next(iter(adapter.heads()))
+        find(model, ".".join([part, *("*" if number is None else str(number) for number in selection[1:])]))
+    if adapter.kind != "encoder-decoder":  # whose own words are yet to come
         tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
         for word in words:
             if word is not None:
@@ -161,11 +161,11 @@ def _uniform(weights: Tensor, call: Call) -> Tensor:
 
 def _mean(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
-    asking = allowed
+    counted = allowed
     if weights.shape[2] == weights.shape[3]:  # a text that looks at itself: a key that nobody may see is padding
-        asking = allowed & allowed.any(2).unsqueeze(-1)  # (B, H, N, M)
-    asking = asking.to(weights.dtype)
-    mean = (weights * asking).sum(2, keepdim=True) / asking.sum(2, keepdim=True).clamp(min=1)  # (B, H, 1, M)
+        counted = allowed & allowed.any(2).unsqueeze(-1)  # (B, H, N, M)
+    counted = counted.to(weights.dtype)
+    mean = (weights * counted).sum(2, keepdim=True) / counted.sum(2, keepdim=True).clamp(min=1)  # (B, H, 1, M)
     shares = mean * allowed  # (B, H, N, M)
     total = shares.sum(-1, keepdim=True)
     return torch.where(total > 0, shares / total.masked_fill(total == 0, 1), _uniform(weights, call))
@@ -174,12 +174,12 @@ def _mean(weights: Tensor, call: Call) -> Tensor:
 def _first(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
     m = weights.shape[3]
-    places = torch.arange(m, device=weights.device).expand(1, m)
+    positions = torch.arange(m, device=weights.device).expand(1, m)
     placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
     if placed is not None and placed.keys is not None:  # a cache that goes round: what came first need not stand first
-        places = torch.as_tensor(placed.keys, device=weights.device)
-    seen = places[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
-    first = torch.arange(m, device=weights.device) == seen.argmin(-1, keepdim=True)
+        positions = torch.as_tensor(placed.keys, device=weights.device)
+    order = positions[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
+    first = torch.arange(m, device=weights.device) == order.argmin(-1, keepdim=True)
     return (first & allowed).to(weights.dtype)
 
 

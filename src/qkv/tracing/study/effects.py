@@ -41,16 +41,16 @@ def without(
     if tokenizer is None:
         raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
     names = (heads,) if isinstance(heads, str) else tuple(heads)
-    asked, reader = model_of(model), reader_of(tokenizer)
-    if asked.kind == "encoder-decoder":
+    adapter, reader = model_of(model), reader_of(tokenizer)
+    if adapter.kind == "encoder-decoder":
         cache = to != "mean"  # see `edit`
-        said = asked.translation(text, tokenizer, cache=cache)
+        translation = adapter.translate(text, tokenizer, cache=cache)
         with edit(model, names, to):
-            now = asked.translation(text, tokenizer, cache=cache)
-        return Effect(names, to, said=(said, now), moved=float(said != now))
-    before = _expected(asked, tokenizer, text)
+            edited_translation = adapter.translate(text, tokenizer, cache=cache)
+        return Effect(names, to, said=(translation, edited_translation), moved=float(translation != edited_translation))
+    before = _expected(adapter, tokenizer, text)
     with edit(model, names, to):
-        after = _expected(asked, tokenizer, text)
+        after = _expected(adapter, tokenizer, text)
     k = min(most, len(before))
     top = dict.fromkeys(before.topk(k).indices.tolist() + after.topk(k).indices.tolist())
     ids = ids_of(text, tokenizer)[0]
@@ -69,7 +69,7 @@ def _label(reader: Reader, i: int) -> str:
 
 def _expected(model: Model, tokenizer: AnyTokenizer, text: str) -> Tensor:
     """Probabilities (V,) of the word that comes next, or of the one that [MASK] hides."""
-    run, ids, _ = model.question(text, tokenizer)
+    run, ids, _ = model.prepare(text, tokenizer)
     row, reader = ids[0].tolist(), reader_of(tokenizer)
     if model.kind == "encoder":
         hidden = mask_of(tokenizer)
@@ -87,7 +87,7 @@ def _expected(model: Model, tokenizer: AnyTokenizer, text: str) -> Tensor:
 
 def mask_of(tokenizer: AnyTokenizer) -> int:
     """The token that hides a word."""
-    found = reader_of(tokenizer).mask
-    if found is None:
+    mask = reader_of(tokenizer).mask
+    if mask is None:
         raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
-    return found
+    return mask

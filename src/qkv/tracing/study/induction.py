@@ -31,8 +31,8 @@ class Induction:
     def best(self, most: int = 5) -> list[tuple[int, int, float]]:
         """(layer, head, score), strongest first."""
         order = np.argsort(-self.scores, axis=None, kind="stable")[: min(most, int((~np.isnan(self.scores)).sum()))]
-        places = (np.unravel_index(i, self.scores.shape) for i in order)
-        return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in places]
+        indices = (np.unravel_index(i, self.scores.shape) for i in order)
+        return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in indices]
 
     def show(self, lang: str | None = None, most: int = 10) -> str:
         """The strongest heads, in one line each."""
@@ -76,13 +76,13 @@ def induction_test(
             repeats=repeats,
             batch=batch,
         )
-    dice = np.random.default_rng(seed)
-    blocks = [np.tile(dice.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
-    told = trace(model, blocks, target=blocks if model_of(model).kind == "encoder-decoder" else None)
-    part = part or ("decoder" if "decoder" in told.parts else told.parts[0])
-    found = [patterns(told, part=part, batch=i) for i in range(batch)]
-    scores = np.mean([one.array("induction") for one in found], 0)
-    rows = [one.table[0].scores["induction"] for one in found]
+    rng = np.random.default_rng(seed)
+    blocks = [np.tile(rng.choice(ids, length, replace=False), repeats).tolist() for _ in range(batch)]
+    recorded = trace(model, blocks, target=blocks if model_of(model).kind == "encoder-decoder" else None)
+    part = part or ("decoder" if "decoder" in recorded.parts else recorded.parts[0])
+    tables = [patterns(recorded, part=part, batch=i) for i in range(batch)]
+    scores = np.mean([table.array("induction") for table in tables], 0)
+    rows = [table.table[0].scores["induction"] for table in tables]
     return Induction(
         scores, float(np.mean([row.baseline for row in rows])), sum(row.count for row in rows), length, repeats
     )

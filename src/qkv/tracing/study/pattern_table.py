@@ -18,7 +18,7 @@ from ..views.token_labels import PARTS, Tokens
 CLEAR = 0.6  # a head is named for a kind from this lift on …
 MARGIN = 0.3  # … if it leads every rival by this
 EVEN = 0.95  # … and uniform from this evenness on
-FEW = 3  # fewer queries than this name nothing
+MIN_QUERIES = 3  # fewer queries than this name nothing
 
 # Kinds in the order in which they are shown. Where one holds, a wider one that contains it holds too.
 RARE = ("duplicate", "induction")  # only some queries can show them, and are judged on those alone
@@ -121,10 +121,10 @@ class Patterns:
         self._check(kind)
         heads = 1 + max((row.head for row in self.table), default=-1)
         layers = 1 + max((row.layer for row in self.table), default=-1)
-        made = np.full((layers, heads), np.nan)
+        numbers = np.full((layers, heads), np.nan)
         for row in self.table:
-            made[row.layer, row.head] = getattr(row.scores[kind], what)
-        return made
+            numbers[row.layer, row.head] = getattr(row.scores[kind], what)
+        return numbers
 
     def show(self, lang: str | None = None, most: int = 6, columns: int | None = None) -> str:
         """The heads by kind, with their scores and what an even head would get: at most `most` of each, and no more than
@@ -133,11 +133,11 @@ class Patterns:
         lines = self._lines(lang)
         margin = max(text_grid.width(label) for label, *_ in lines)
         room = (columns or shutil.get_terminal_size((100, 24)).columns) - margin - 7
-        shown = [
-            f"{text_grid.left(label, margin)}  {count:>3}  {_fitting(heads, most, room, count, lang)}".rstrip()
+        rows = [
+            f"{text_grid.left(label, margin)}  {count:>3}  {_fit_line(heads, most, room, count, lang)}".rstrip()
             for label, count, heads in lines
         ]
-        return "\n".join([self._title(lang), *shown, say(MEANING, lang)])
+        return "\n".join([self._title(lang), *rows, say(MEANING, lang)])
 
     def __str__(self) -> str:
         return self.show()
@@ -157,7 +157,7 @@ class Patterns:
         )
         rows = [
             f"<tr><th scope=row style='text-align: left'>{escape(label)}</th><td>{count}</td>"
-            f"<td style='text-align: left'>{escape(_fitting(heads, 4, 10**6, count, lang))}</td></tr>"
+            f"<td style='text-align: left'>{escape(_fit_line(heads, 4, 10**6, count, lang))}</td></tr>"
             for label, count, heads in self._lines(lang)
         ]
         heading = "".join(f"<th scope=col style='text-align: left'>{escape(title)}</th>" for title in titles)
@@ -178,7 +178,7 @@ class Patterns:
         lines = []
         for kind in self.kinds:
             rows = self.named(kind)
-            heads = [self._told(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
+            heads = [self._describe(row, kind, lang) for row in rows] or [self._nearest(kind, label, lang)]
             lines.append((label[kind], len(rows), heads))
         mixed = [
             row.place + "".join(f" {label[k]} {row.scores[k].value:.2f}" for k in row.mixture)
@@ -192,8 +192,8 @@ class Patterns:
         if not best:
             return say("this text can't show it", lang)
         row, score = best[0], best[0].scores[kind]
-        values = dict(head=self._told(row, kind, lang), kind=label[row.name], count=score.count)
-        if score.count < FEW:
+        values = dict(head=self._describe(row, kind, lang), kind=label[row.name], count=score.count)
+        if score.count < MIN_QUERIES:
             why = _("highest: {head}, on {count} tokens only")
         elif kind == "uniform" and score.value < EVEN:
             why = _("highest: {head}, not even enough")
@@ -207,7 +207,7 @@ class Patterns:
             )
         return say(why, lang, **values)
 
-    def _told(self, row: HeadRow, kind: str, lang: str) -> str:
+    def _describe(self, row: HeadRow, kind: str, lang: str) -> str:
         score = row.scores[kind]
         if kind == "uniform":
             return f"{row.place} {score.value:.2f}"
@@ -224,12 +224,12 @@ class Patterns:
             raise unknown("kind", kind, self.kinds)
 
 
-def _fitting(heads: list[str], most: int, room: int, count: int, lang: str) -> str:
+def _fit_line(heads: list[str], limit: int, room: int, count: int, lang: str) -> str:
     """As many of the heads as there is room for, at least one; and how many are left out."""
-    for shown in range(min(most, len(heads)), 0, -1):
-        line = "  ".join(heads[:shown])
-        if shown < count:
-            line += "  " + say("and {n} more", lang, n=count - shown)
+    for n in range(min(limit, len(heads)), 0, -1):
+        line = "  ".join(heads[:n])
+        if n < count:
+            line += "  " + say("and {n} more", lang, n=count - n)
         if text_grid.width(line) <= room:
             break
     return line if heads else ""

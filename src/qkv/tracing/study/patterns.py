@@ -29,9 +29,9 @@ from .pattern_table import (  # noqa: F401 (the names of kinds are documented he
     CALLED,
     CLEAR,
     EVEN,
-    FEW,
     KINDS,
     MARGIN,
+    MIN_QUERIES,
     OF_CROSS,
     OF_SELF,
     PLAIN,
@@ -54,39 +54,41 @@ def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patter
 
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
-    >>> from ..record.recorder import trace as look
+    >>> from ..record.recorder import trace
     >>> _ = torch.manual_seed(0)
-    >>> found = patterns(look(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2, 6]))
-    >>> found.array("previous").shape, found.best("previous", 1)[0].scores["previous"].count
+    >>> table = patterns(trace(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), [3, 1, 4, 1, 5, 9, 2, 6]))
+    >>> table.array("previous").shape, table.best("previous", 1)[0].scores["previous"].count
     ((2, 4), 7)
     """
     keys = trace.tokens(part, batch, keys=True)  # refuses a part or an item that isn't there
     part = trace.parts[0] if part is None else part
     queries = trace.tokens(part, batch)
-    asking, seen = _real(trace, part, batch)
-    credited: dict[torch.device, _Credited] = {}  # the layers of a large model may lie on several
+    real_queries, real_keys = _real(trace, part, batch)
+    credited: dict[torch.device, _CreditedKeys] = {}  # the layers of a large model may lie on several
     rows = []
     for layer, call in zip(trace.layers(part), trace.calls[part], strict=True):
         assert isinstance(call, Call)  # a mixer's rows are no shares
-        here = call.q.device
-        if here not in credited:
-            credited[here] = _Credited(queries, keys, asking.to(here), seen.to(here), cross=part == "cross")
-        rows += _layer(layer, call, batch, credited[here])
-    return Patterns(rows, part, keys, trace.model, int((~seen).sum()))
+        device = call.q.device
+        if device not in credited:
+            credited[device] = _CreditedKeys(
+                queries, keys, real_queries.to(device), real_keys.to(device), cross=part == "cross"
+            )
+        rows += _layer(layer, call, batch, credited[device])
+    return Patterns(rows, part, keys, trace.model, int((~real_keys).sum()))
 
 
-class _Credited:
+class _CreditedKeys:
     """Which keys count for which query, for every kind: as columns that all rows share, or as pairs of a block of rows."""
 
-    def __init__(self, queries: Tokens, keys: Tokens, asking: Tensor, seen: Tensor, *, cross: bool) -> None:
+    def __init__(self, queries: Tokens, keys: Tokens, real_queries: Tensor, real_keys: Tensor, *, cross: bool) -> None:
         self.n, self.m, self.cross = len(queries), len(keys), cross
-        self.asking, self.seen = asking, seen  # which are not padding: (N,), (M,)
-        self.device = seen.device  # where all that is computed here lies
+        self.real_queries, self.real_keys = real_queries, real_keys  # which are not padding: (N,), (M,)
+        self.device = real_keys.device  # where all that is computed here lies
         self.named = OF_CROSS if cross else OF_SELF
         self.kinds = [k for k in self.named if k not in ("columns", "monotone", "uniform")]
         self.ids = identities(keys).to(self.device)
-        first = int(seen.int().argmax()) if len(seen) else 0
-        delimiters = [j for j in _delimiters(keys) if j != first and bool(seen[j])]
+        first = int(real_keys.int().argmax()) if len(real_keys) else 0
+        delimiters = [j for j in _delimiters(keys) if j != first and bool(real_keys[j])]
         self.columns = {"first": [first], "punctuation": delimiters}
         self._marks = torch.zeros(self.m, 2, device=self.device)
         for at, columns in enumerate(self.columns.values()):
@@ -96,63 +98,67 @@ class _Credited:
         self._pairs: dict[int, dict[str, tuple[Tensor, Tensor]]] = {}
         self._even: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
 
-    def places(self, rows: slice) -> Tensor:
+    def positions(self, rows: slice) -> Tensor:
         """Where these queries stand among the keys (self-attention; lower-right, as everywhere)."""
         return torch.arange(rows.start, rows.stop, device=self.device) + self.m - self.n
 
     def distance(self, rows: slice) -> Tensor:
         """|query − key|, (R, M)."""
-        return (self.places(rows)[:, None] - torch.arange(self.m, device=self.device)).abs()
+        return (self.positions(rows)[:, None] - torch.arange(self.m, device=self.device)).abs()
 
     def pairs(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
         """(row of the block, key) of every pair that counts, by kind; the same for every layer."""
-        found = self._pairs.get(rows.start) or self._find(rows)
+        pairs = self._pairs.get(rows.start) or self._find_pairs(rows)
         if self._keeps:
-            self._pairs[rows.start] = found
-        return found
+            self._pairs[rows.start] = pairs
+        return pairs
 
     def even(self, rows: slice, allowed: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
         """How many keys that count each row may see, by kind, and "size", how many at all: kind → (H', R).
 
         Most layers share one mask: the last answer is kept.
         """
-        kept = self._even.get(rows.start)
-        if kept is None or not torch.equal(kept[0], allowed):
-            counted = allowed.to(dtype)
-            kept = allowed, self.tally(counted, rows) | {"size": counted.sum(-1)}
+        cached = self._even.get(rows.start)
+        if cached is None or not torch.equal(cached[0], allowed):
+            table = allowed.to(dtype)
+            cached = allowed, self.tally(table, rows) | {"size": table.sum(-1)}
             if self._keeps:
-                self._even[rows.start] = kept
-        return kept[1]
+                self._even[rows.start] = cached
+        return cached[1]
 
-    def _find(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
+    def _find_pairs(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
         if self.cross:
-            return {"diagonal": _apart(self._diagonal(rows))}
-        at, keys = self.places(rows)[:, None], torch.arange(self.m, device=self.device)
-        same = (self.ids[at.clamp(min=0)[:, 0]][:, None] == self.ids) & (keys < at)
-        after = torch.zeros_like(same)
-        after[:, 1:] = same[:, :-1]
-        made = {"previous": at - 1 == keys, "next": at + 1 == keys, "self": at == keys}
-        made |= {"local": (at - keys).abs() <= LOCAL, "duplicate": same, "induction": after & (keys < at)}
-        return {kind: _apart(which) for kind, which in made.items()}
+            return {"diagonal": _pair_indices(self._diagonal(rows))}
+        positions, keys = self.positions(rows)[:, None], torch.arange(self.m, device=self.device)
+        is_same = (self.ids[positions.clamp(min=0)[:, 0]][:, None] == self.ids) & (keys < positions)
+        follows_same = torch.zeros_like(is_same)
+        follows_same[:, 1:] = is_same[:, :-1]
+        masks = {"previous": positions - 1 == keys, "next": positions + 1 == keys, "self": positions == keys}
+        masks |= {
+            "local": (positions - keys).abs() <= LOCAL,
+            "duplicate": is_same,
+            "induction": follows_same & (keys < positions),
+        }
+        return {kind: _pair_indices(which) for kind, which in masks.items()}
 
     def _diagonal(self, rows: slice) -> Tensor:
         """Keys as far into their text as the query is into its own, give or take BAND: bool (R, M)."""
-        asked, asking = int(self.seen.sum()), int(self.asking.sum())
+        n_keys, n_queries = int(self.real_keys.sum()), int(self.real_queries.sum())
         # |i·(M − 1)/(N − 1) − j| ≤ width, in whole numbers: not every device has float64.
-        along_keys = (self.seen.cumsum(0) - 1) * max(asking - 1, 1)
-        along_queries = (self.asking.cumsum(0) - 1)[rows] * (asked - 1)
-        wide = math.floor((max(1.0, BAND * asked) + 1e-9) * max(asking - 1, 1))
-        return ((along_queries[:, None] - along_keys).abs() <= wide) & self.seen & (asking > 1)
+        along_keys = (self.real_keys.cumsum(0) - 1) * max(n_queries - 1, 1)
+        along_queries = (self.real_queries.cumsum(0) - 1)[rows] * (n_keys - 1)
+        wide = math.floor((max(1.0, BAND * n_keys) + 1e-9) * max(n_queries - 1, 1))
+        return ((along_queries[:, None] - along_keys).abs() <= wide) & self.real_keys & (n_queries > 1)
 
     def tally(self, table: Tensor, rows: slice) -> dict[str, Tensor]:
         """What a table (H, R, M) holds at the keys that count, summed for each row: kind → (H, R)."""
-        made = dict(zip(self.columns, (table @ self._marks.to(table.dtype)).unbind(-1), strict=True))
+        sums = dict(zip(self.columns, (table @ self._marks.to(table.dtype)).unbind(-1), strict=True))
         for kind, (row, key) in self.pairs(rows).items():
-            made[kind] = table.new_zeros(table.shape[:2]).index_add_(1, row, table[:, row, key])
-        return made
+            sums[kind] = table.new_zeros(table.shape[:2]).index_add_(1, row, table[:, row, key])
+        return sums
 
 
-def _apart(which: Tensor) -> tuple[Tensor, Tensor]:
+def _pair_indices(which: Tensor) -> tuple[Tensor, Tensor]:
     row, key = which.nonzero(as_tuple=True)
     return row, key
 
@@ -175,31 +181,31 @@ class _Path:
         return math.nan if self.best is None else float(self.best[min(head, len(self.best) - 1)].max()) / self.count
 
 
-def _layer(layer: int, call: Call, item: int, credited: _Credited) -> list[HeadRow]:
+def _layer(layer: int, call: Call, item: int, credited: _CreditedKeys) -> list[HeadRow]:
     """The rows of one layer: all its heads at once, a block of queries at a time."""
     heads = call.q.shape[1]
-    found: dict[str, list[Tensor]] = {}
+    tables: dict[str, list[Tensor]] = {}
     columns = even_columns = torch.zeros((), device=credited.device)
     path, even_path = _Path(), _Path()
     for rows in _blocks(heads, credited.n, credited.m):
         shares, allowed, entropy = weights(call, item, rows)  # (H, R, M), (H', R, M), (H, R)
-        may = credited.even(rows, allowed, shares.dtype)
-        counts = (may["size"] >= 2) & credited.asking[rows]  # (H', R)
-        kept = credited.tally(shares, rows) | {f"may {kind}": may[kind] for kind in credited.kinds}
-        kept |= {"size": may["size"], "counts": counts, "total": shares.sum(-1), "entropy": entropy}
-        even = counts.to(shares.dtype) / may["size"].clamp(min=1)
+        available = credited.even(rows, allowed, shares.dtype)
+        counts = (available["size"] >= 2) & credited.real_queries[rows]  # (H', R)
+        block = credited.tally(shares, rows) | {f"may {kind}": available[kind] for kind in credited.kinds}
+        block |= {"size": available["size"], "counts": counts, "total": shares.sum(-1), "entropy": entropy}
+        even = counts.to(shares.dtype) / available["size"].clamp(min=1)
         columns = columns + (counts.to(shares.dtype)[:, None] @ shares)[:, 0]  # (H, M)
         even_columns = even_columns + (even[:, None] @ allowed.to(shares.dtype))[:, 0]
         if credited.cross:
             path.grow(shares, counts.all(0))
             even_path.grow(allowed * even[..., None], counts.all(0))
         else:
-            kept["distance"] = torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype))
-        for name, table in kept.items():
-            found.setdefault(name, []).append(table)
-    if not found:
-        return [HeadRow(layer, h, "none", dict.fromkeys(credited.named, UNTOLD), math.nan, ()) for h in range(heads)]
-    joined = {name: _cat(parts).cpu().double().numpy() for name, parts in found.items()}  # (H or H', N)
+            block["distance"] = torch.einsum("hrm,rm->hr", shares, credited.distance(rows).to(shares.dtype))
+        for name, table in block.items():
+            tables.setdefault(name, []).append(table)
+    if not tables:
+        return [HeadRow(layer, h, "none", dict.fromkeys(credited.named, NO_SCORE), math.nan, ()) for h in range(heads)]
+    joined = {name: _cat(parts).cpu().double().numpy() for name, parts in tables.items()}  # (H or H', N)
     return _rows(layer, heads, joined, (columns, even_columns), (path, even_path), credited)
 
 
@@ -209,53 +215,55 @@ def _cat(parts: list[Tensor]) -> Tensor:
     return torch.cat([part.expand(heads, -1) for part in parts], -1)
 
 
-UNTOLD = Score(math.nan, math.nan, 0)
+NO_SCORE = Score(math.nan, math.nan, 0)
 
 
 def _rows(
     layer: int,
     heads: int,
-    found: dict[str, np.ndarray],
+    tables: dict[str, np.ndarray],
     columns: tuple[Tensor, Tensor],  # (H, M), (H', M): what each key gets, of an even head too
     paths: tuple[_Path, _Path],  # the same
-    credited: _Credited,
+    credited: _CreditedKeys,
 ) -> list[HeadRow]:
-    counts, size, total = found["counts"] > 0, found["size"], found["total"]
-    may = {kind: found[f"may {kind}"] for kind in credited.kinds}
-    choice = {kind: counts & (can > 0) & (can < size) for kind, can in may.items()}
-    baselines = {kind: can / np.maximum(size, 1) for kind, can in may.items()}
+    counts, size, total = tables["counts"] > 0, tables["size"], tables["total"]
+    available = {kind: tables[f"may {kind}"] for kind in credited.kinds}
+    choice = {kind: counts & (can > 0) & (can < size) for kind, can in available.items()}
+    baselines = {kind: can / np.maximum(size, 1) for kind, can in available.items()}
     # Entropy of what is not lost to a sink, times that share: a head that gives all to its sink is not an even one.
-    evenness = np.clip(total * found["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
+    evenness = np.clip(total * tables["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
     top, even_top = (np.sort(each.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1) for each in columns)
-    most = torch.topk(columns[0], min(COLUMNS, credited.m)).indices.tolist()
+    top_keys = torch.topk(columns[0], min(COLUMNS, credited.m)).indices.tolist()
 
-    def score(kind: str, h: int, alike: int, among: np.ndarray | bool = True) -> Score:
+    def score(kind: str, h: int, group: int, subset: np.ndarray | bool = True) -> Score:
         """Over the queries that have a choice."""
-        which = choice[kind][alike] & among
+        which = choice[kind][group] & subset
         n = int(which.sum())
         return (
-            Score(float(found[kind][h][which].mean()), float(baselines[kind][alike][which].mean()), n) if n else UNTOLD
+            Score(float(tables[kind][h][which].mean()), float(baselines[kind][group][which].mean()), n)
+            if n
+            else NO_SCORE
         )
 
-    made = []
+    rows = []
     for h in range(heads):
-        alike = min(h, len(counts) - 1)  # in what all heads of a layer share
-        mine = counts[alike]
-        n = int(mine.sum())
-        scores = {kind: score(kind, h, alike) for kind in credited.kinds}
-        scores["columns"] = Score(top[h] / n, even_top[alike] / n, n) if n else UNTOLD
-        scores["uniform"] = Score(float(evenness[h][mine].mean()), 1.0, n) if n else UNTOLD
-        far = math.nan
+        group = min(h, len(counts) - 1)  # in what all heads of a layer share
+        counted = counts[group]
+        n = int(counted.sum())
+        scores = {kind: score(kind, h, group) for kind in credited.kinds}
+        scores["columns"] = Score(top[h] / n, even_top[group] / n, n) if n else NO_SCORE
+        scores["uniform"] = Score(float(evenness[h][counted].mean()), 1.0, n) if n else NO_SCORE
+        distance = math.nan
         if credited.cross:
             scores["monotone"] = Score(paths[0].value(h), paths[1].value(h), paths[0].count)
         elif n:
-            far = float((found["distance"][h][mine] / np.maximum(total[h][mine], 1e-30)).mean())
-        judged = [kind for kind in RARE if kind in scores]
-        rare = {kind: {k: score(k, h, alike, choice[kind][alike]) for k in credited.kinds} for kind in judged}
+            distance = float((tables["distance"][h][counted] / np.maximum(total[h][counted], 1e-30)).mean())
+        rare_kinds = [kind for kind in RARE if kind in scores]
+        rare = {kind: {k: score(k, h, group, choice[kind][group]) for k in credited.kinds} for kind in rare_kinds}
         name, mixture = _name(scores, rare)
         order = {kind: scores[kind] for kind in credited.named}
-        made.append(HeadRow(layer, h, name, order, far, tuple(most[h]), mixture))
-    return made
+        rows.append(HeadRow(layer, h, name, order, distance, tuple(top_keys[h]), mixture))
+    return rows
 
 
 def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[str, tuple[str, ...]]:
@@ -264,7 +272,7 @@ def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[
     def clear(kind: str, among: dict[str, Score], against: Sequence[str]) -> bool:
         lift = among[kind].lift
         rivals = [among[k].lift for k in against if k != kind and k in among]
-        return among[kind].count >= FEW and lift >= CLEAR and all(not r > lift - MARGIN for r in rivals)
+        return among[kind].count >= MIN_QUERIES and lift >= CLEAR and all(not r > lift - MARGIN for r in rivals)
 
     # A head that waits at the first token until something repeats is known by what it does when something does.
     for kind, among in rare.items():
@@ -274,14 +282,14 @@ def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[
     for kind in plain:
         if clear(kind, scores, plain):
             return kind, ()
-    if scores["uniform"].count >= FEW and scores["uniform"].value >= EVEN:
+    if scores["uniform"].count >= MIN_QUERIES and scores["uniform"].value >= EVEN:
         return "uniform", ()
     if not any(scores[k].lift >= CLEAR for k in plain):  # then two kinds can't be told apart here
         wide = [k for k in WIDE if k in scores]
         for kind in wide:
             if clear(kind, scores, wide):
                 return kind, ()
-    parts = tuple(k for k in plain if scores[k].lift >= PART and scores[k].count >= FEW)
+    parts = tuple(k for k in plain if scores[k].lift >= PART and scores[k].count >= MIN_QUERIES)
     return ("mixed", tuple(sorted(parts, key=lambda k: -scores[k].lift))) if len(parts) > 1 else ("none", ())
 
 
@@ -296,9 +304,9 @@ def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
     keys = _unpadded(trace.keys[part][item]) & _visible(trace.calls[part][0], item)
     queries = _unpadded(trace.queries[part][item])  # about tokens, and so on the CPU, as labels are
     # Cross-attention's mask says nothing of its queries; the decoder that asks does.
-    own = trace.calls.get("decoder" if part == "cross" else part)
-    if own and own[0].k.shape[2] == len(queries):
-        queries = queries & _visible(own[0], item)
+    own_calls = trace.calls.get("decoder" if part == "cross" else part)
+    if own_calls and own_calls[0].k.shape[2] == len(queries):
+        queries = queries & _visible(own_calls[0], item)
     return queries, keys
 
 
@@ -306,14 +314,14 @@ def _visible(call: Call | Mixing, item: int) -> Tensor:
     """Keys that somebody may see, (M,)."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]
-    seen = torch.zeros(m, dtype=torch.bool, device="cpu")
+    visible = torch.zeros(m, dtype=torch.bool, device="cpu")
     if isinstance(call.mask, Full):
-        return ~seen
+        return ~visible
     for rows in _blocks(1, n, m):
         rule = call.mask.tensor(n, m, batch=batch, heads=heads, rows=rows, device="cpu")
         rule = rule[min(item, rule.shape[0] - 1)]
-        seen |= rule.expand(rule.shape[0], rule.shape[1], m).any(0).any(0)
-    return seen
+        visible |= rule.expand(rule.shape[0], rule.shape[1], m).any(0).any(0)
+    return visible
 
 
 def _unpadded(tokens: Tokens) -> Tensor:
@@ -328,16 +336,16 @@ def identities(tokens: Tokens) -> Tensor:
     """A number per token, the same for the same token: its id, or its text where there are no ids."""
     if tokens.ids:
         return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)], device="cpu")
-    known: dict[str, int] = {}
-    numbers = [known.setdefault(piece, len(known)) for piece in tokens.pieces]
+    numbers_of: dict[str, int] = {}
+    numbers = [numbers_of.setdefault(piece, len(numbers_of)) for piece in tokens.pieces]
     return torch.tensor(numbers, dtype=torch.long, device="cpu")
 
 
 def _delimiters(tokens: Tokens) -> list[int]:
     """Tokens that are punctuation, a line end, or special."""
-    found = {i for i, special in enumerate(tokens.special) if special}
+    delimiters = {i for i, special in enumerate(tokens.special) if special}
     for text, first, end in tokens.whole:
         signs = text.strip(" ")
         if signs and all(unicodedata.category(c)[0] == "P" or c in "\n\r" for c in signs):
-            found.update(range(first, end))
-    return sorted(found)
+            delimiters.update(range(first, end))
+    return sorted(delimiters)

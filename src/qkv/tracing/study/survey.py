@@ -58,7 +58,7 @@ FAINT = 0.05  # a layer below this in a kind is not named for it
 
 Progress = Callable[[int, int], None]  # heads done, of all
 Link = tuple[int, int, float] | None  # from, to, weight
-Place = tuple[str, int]  # part, layer
+Layer = tuple[str, int]  # part, layer
 
 
 @dataclass(frozen=True)
@@ -99,12 +99,12 @@ class Surveyor:
     layer of each part has, and the tokens on both sides.
 
     >>> from ...model import Config, Transformer
-    >>> from ..record.streaming import follow
+    >>> from ..record.streaming import stream_trace
     >>> model, looks = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).eval(), []
-    >>> _ = follow(
+    >>> _ = stream_trace(
     ...     model, list(range(20)),
-    ...     told=lambda *what: looks.append(Surveyor(*what)),
-    ...     heard=lambda part, layer, call: looks.append(looks[0].look(part, call)),
+    ...     on_start=lambda *what: looks.append(Surveyor(*what)),
+    ...     on_layer=lambda part, layer, call: looks.append(looks[0].look(part, call)),
     ... )
     >>> surveyor, first, second = looks
     >>> len(first), first[3].picture.shape, surveyor.cells("decoder")
@@ -126,7 +126,7 @@ class Surveyor:
 
     def look(self, part: str, call: Call | Mixing, item: int = 0) -> list[Look]:
         """Every head of a layer."""
-        return [look for some in self.looks(part, call, item) for look in some]
+        return [look for heads in self.looks(part, call, item) for look in heads]
 
     def looks(self, part: str, call: Call | Mixing, item: int = 0) -> Iterator[list[Look]]:
         """The same, some heads at a time."""
@@ -143,38 +143,38 @@ def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
     surveyor = Surveyor(heads, trace.queries, trace.keys)
     items = len(trace.queries[part])
     done, every = 0, items * sum(heads[part].values())
-    seen: list[list[list[Look]]] = []
+    surveyed: list[list[list[Look]]] = []
     for item in range(items):
-        seen.append([])
+        surveyed.append([])
         for call in trace.calls[part]:
-            seen[-1].append([])
-            for some in surveyor.looks(part, call, item):
-                seen[-1][-1] += some
-                done += len(some)
+            surveyed[-1].append([])
+            for looks in surveyor.looks(part, call, item):
+                surveyed[-1][-1] += looks
+                done += len(looks)
                 if progress is not None:
                     progress(done, every)
-    return Survey(seen, trace.layers(part), *surveyor.cells(part)[:2])
+    return Survey(surveyed, trace.layers(part), *surveyor.cells(part)[:2])
 
 
 def _layer(call: Call, links: LinkFilter, tall: int, wide: int) -> Iterator[list[Look]]:
     """All heads of a layer at once."""
     n = call.q.shape[2]
-    seen = scan_layer(call, links, tall, wide)
-    small = (seen.picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
-    share = seen.most * links.asking  # (H, N)
-    kinds = _kinds(links.place if links.own else None, seen.key, links.ids)
+    scan = scan_layer(call, links, tall, wide)
+    small = (scan.picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
+    share = scan.largest * links.counted  # (H, N)
+    kinds = _kinds(links.position if links.is_self else None, scan.key, links.ids)
     looks = {kind: ((share * which).sum(-1) / max(n, 1)).tolist() for kind, which in kinds.items()}
-    telling = (seen.away * links.asking).amax(-1).tolist() if links.own else looks["cross"]
-    best, asks = share.max(-1)
-    keys = seen.key.gather(1, asks[:, None])[:, 0]
-    made = []
-    pairs = zip(asks.tolist(), keys.tolist(), best.tolist(), strict=True)
+    telling = (scan.largest_far * links.counted).amax(-1).tolist() if links.is_self else looks["cross"]
+    best, query = share.max(-1)
+    keys = scan.key.gather(1, query[:, None])[:, 0]
+    summaries = []
+    pairs = zip(query.tolist(), keys.tolist(), best.tolist(), strict=True)
     for h, (i, j, weight) in enumerate(pairs):
         link = (i, j, round(weight, 6)) if weight > LEAST else None
         shares = {kind: looks[kind][h] if kind in looks else 0.0 for kind in KINDS}
-        left = None if seen.left is None else seen.left[h]
-        made.append(Look(small[h], link, shares, telling[h], entropy=float(seen.entropy[h]), left=left))
-    yield made
+        linkable = None if scan.linkable is None else scan.linkable[h]
+        summaries.append(Look(small[h], link, shares, telling[h], entropy=float(scan.entropy[h]), left=linkable))
+    yield summaries
 
 
 def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
@@ -187,10 +187,10 @@ def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
         shades = (picture.abs() / (top or 1.0)).sqrt() * picture.sign()
         small = (128 + 127 * shades).round().to(torch.uint8).numpy()
         kinds = dict.fromkeys(KINDS, 0.0)
-        shares = rows.most / rows.total.clamp(min=1e-30) * links.asking
-        for kind, which in _kinds(links.place, rows.key, links.ids).items():
+        shares = rows.most / rows.total.clamp(min=1e-30) * links.counted
+        for kind, which in _kinds(links.position, rows.key, links.ids).items():
             kinds[kind] = float((shares * which).sum()) / max(n, 1)
-        most = rows.most * links.asking
+        most = rows.most * links.counted
         i = int(most.argmax()) if n else 0
         link = (i, int(rows.key[i]), float(f"{rows.weight[i]:.6g}")) if n and most[i] > LEAST * top else None
         far = picture.abs().tril(-2).sum() / picture.abs().sum().clamp(min=1e-30)
@@ -201,7 +201,7 @@ class _Rows:
     """Of every row of a mixer's map: the largest weight by size that links are told of, its key, and all sizes together."""
 
     def __init__(self, n: int, links: LinkFilter) -> None:
-        self.closed = torch.tensor(links.closed, dtype=torch.long)
+        self.excluded = torch.tensor(links.excluded, dtype=torch.long)
         self.most, self.weight, self.total, self.spread = torch.zeros(4, n)
         self.key = torch.zeros(n, dtype=torch.long)
 
@@ -213,58 +213,58 @@ class _Rows:
         self.spread[rows] -= torch.xlogy(sizes, sizes).sum(1)
         if cols.stop > rows.start:  # its own
             sizes.diagonal(rows.start - cols.start).zero_()
-        sizes[:, self.closed[(self.closed >= cols.start) & (self.closed < cols.stop)] - cols.start] = 0
+        sizes[:, self.excluded[(self.excluded >= cols.start) & (self.excluded < cols.stop)] - cols.start] = 0
         most, at = sizes.max(1)
         larger = most > self.most[rows]
         weight = table.gather(1, at[:, None])[:, 0]
-        for kept, new in ((self.most, most), (self.weight, weight), (self.key, at + cols.start)):
-            kept[rows] = torch.where(larger, new, kept[rows])
+        for array, new in ((self.most, most), (self.weight, weight), (self.key, at + cols.start)):
+            array[rows] = torch.where(larger, new, array[rows])
         return tile
 
     def entropy(self, links: LinkFilter) -> float:
         """−Σ p·log p of sizes that are shares p of their row's, the mean over queries that aren't special."""
         total = self.total.clamp(min=1e-30)
         rows = self.spread / total + total.log()
-        return float((rows * links.asking).sum() / links.asking.sum().clamp(min=1))
+        return float((rows * links.counted).sum() / links.counted.sum().clamp(min=1))
 
 
-def _kinds(place: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str, Tensor]:
+def _kinds(position: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str, Tensor]:
     """Of which kind each query's look is, from where it stands among the keys and the key it looks at: kind → (R,).
 
-    >>> found = _kinds(torch.tensor([5, 5, 5, 5]), torch.tensor([4, 2, 1, 0]), torch.tensor([8, 7, 3, 4, 5, 8]))
-    >>> {kind: which.tolist() for kind, which in found.items() if which.any()}
+    >>> kinds = _kinds(torch.tensor([5, 5, 5, 5]), torch.tensor([4, 2, 1, 0]), torch.tensor([8, 7, 3, 4, 5, 8]))
+    >>> {kind: which.tolist() for kind, which in kinds.items() if which.any()}
     {'repeat': [False, False, True, True], 'near': [False, True, False, False], 'beside': [True, False, False, False]}
     """
-    if place is None:
+    if position is None:
         return {"cross": torch.ones_like(key, dtype=torch.bool)}
-    distance = (place - key).abs()
+    distance = (position - key).abs()
     repeat = torch.zeros_like(key, dtype=torch.bool)
     if ids is not None:
-        mine = ids[place.clamp(min=0)]
-        repeat = (key < place) & ((ids[key] == mine) | (ids[(key - 1).clamp(min=0)] == mine))
+        own = ids[position.clamp(min=0)]
+        repeat = (key < position) & ((ids[key] == own) | (ids[(key - 1).clamp(min=0)] == own))
     beside = (distance <= 1) & ~repeat
     near = (distance <= LOCAL) & ~beside & ~repeat
     return {"repeat": repeat, "far": ~(near | beside | repeat), "near": near, "beside": beside}
 
 
-def in_turn(looks: Mapping[Place, Mapping[str, float]]) -> list[Place]:
+def in_turn(looks: Mapping[Layer, Mapping[str, float]]) -> list[Layer]:
     """All layers, kinds taking turns: each names the best that is left, until none of them is better than faint.
 
     >>> previous = {"beside": 0.9}
     >>> in_turn({("decoder", 0): previous, ("decoder", 1): {"beside": 0.8}, ("decoder", 2): {"far": 0.3}})
     [('decoder', 2), ('decoder', 0), ('decoder', 1)]
     """
-    left = dict(looks)
-    order: list[Place] = []
-    while left:
+    remaining = dict(looks)
+    order: list[Layer] = []
+    while remaining:
         before = len(order)
         for kind in KINDS:
-            best = max(left, key=lambda place: left[place].get(kind, 0.0), default=None)
-            if best is not None and left[best].get(kind, 0.0) >= FAINT:
+            best = max(remaining, key=lambda layer: remaining[layer].get(kind, 0.0), default=None)
+            if best is not None and remaining[best].get(kind, 0.0) >= FAINT:
                 order.append(best)
-                del left[best]
+                del remaining[best]
         if len(order) == before:
-            return order + sorted(left, key=lambda place: -sum(left[place].values()))
+            return order + sorted(remaining, key=lambda layer: -sum(remaining[layer].values()))
     return order
 
 

@@ -82,15 +82,17 @@ class Relation:
         rule = self.rules[self.rule][:, None, None]
         wins, losses = (self.hits & ~rule).sum(0), (~self.hits & rule).sum(0)
         tries = wins.size
-        tails = [min(1.0, tries * _tail(int(w), int(w + n))) for w, n in zip(wins.flat, losses.flat, strict=True)]
+        tails = [
+            min(1.0, tries * _binomial_tail(int(w), int(w + n))) for w, n in zip(wins.flat, losses.flat, strict=True)
+        ]
         return np.array(tails).reshape(wins.shape)
 
     def above(self) -> list[tuple[int, int, float, float]]:
         """(layer, head, accuracy, chance) of the heads that beat the rule, best first."""
         accuracy, chance = self.accuracy, self.chance
-        places = np.argwhere(accuracy > self.baseline + 1e-12)
+        winners = np.argwhere(accuracy > self.baseline + 1e-12)
         layers = self.layers or range(len(accuracy))
-        rows = [(layers[i], int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in places]
+        rows = [(layers[i], int(j), float(accuracy[i, j]), float(chance[i, j])) for i, j in winners]
         return strongest(rows, lambda row: row[2])
 
 
@@ -134,11 +136,11 @@ class SyntaxTable:
                 n=self.sentences,
             )
         ]
-        named = [self._named(relation, lang) for relation in self.relations]
+        named = [self._label(relation, lang) for relation in self.relations]
         margin = max(map(text_grid.width, named), default=0)
         for name, relation in zip(named, self.relations, strict=True):
             rule = say("first word", lang) if relation.rule == "first" else f"{int(relation.rule):+d}".replace("-", "−")
-            told = say(
+            rule_text = say(
                 "{n} words, best fixed rule ({rule}) {share};",
                 lang,
                 n=f"{relation.count:>3}",
@@ -150,7 +152,7 @@ class SyntaxTable:
             if len(rows) > most:
                 heads += "  " + say("and {n} more", lang, n=len(rows) - most)
             heads = heads or say("no head above it", lang)
-            lines.append(f"{text_grid.left(name, margin)}  {told}  {heads}")
+            lines.append(f"{text_grid.left(name, margin)}  {rule_text}  {heads}")
         if self.unaligned:
             lines.append(say("{n} words have no token of their own and were left out.", lang, n=self.unaligned))
         lines.append(
@@ -166,12 +168,12 @@ class SyntaxTable:
     def __str__(self) -> str:
         return self.show()
 
-    def _named(self, relation: Relation, lang: str) -> str:
-        ways = (_("pronoun → noun"), _("noun → pronoun"))
+    def _label(self, relation: Relation, lang: str) -> str:
+        labels = (_("pronoun → noun"), _("noun → pronoun"))
         if relation.name != "coref":
-            ways = (_("word → its head"), _("head → the word"))
-        way = say(ways[DIRECTIONS.index(relation.direction)], lang)
-        return f"{relation.language + ' ' if relation.language else ''}{relation.name} {way}"
+            labels = (_("word → its head"), _("head → the word"))
+        label = say(labels[DIRECTIONS.index(relation.direction)], lang)
+        return f"{relation.language + ' ' if relation.language else ''}{relation.name} {label}"
 
 
 def syntax(
@@ -191,62 +193,66 @@ def syntax(
     out; `relations` names those wanted (CoNLL-U's names, and "coref" for pronoun → noun). A decoder that puts no special
     token before a text gets a line break there, so that what it rests on the first token doesn't fall on a word.
     """
-    given = _given(sentences)
+    corpus = _load_sentences(sentences)
     if tokenizer is None:
         raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
-    known = dict.fromkeys([w.relation for s in given for w in s.words if w.relation not in SKIPPED] + ["coref"])
-    wanted = list(known) if relations is None else list(relations)
-    for name in wanted:
-        if name not in known and name not in SKIPPED:
-            raise unknown("relation", name, known)
+    names = dict.fromkeys([w.relation for s in corpus for w in s.words if w.relation not in SKIPPED] + ["coref"])
+    selected = list(names) if relations is None else list(relations)
+    for name in selected:
+        if name not in names and name not in SKIPPED:
+            raise unknown("relation", name, names)
 
-    asked = model_of(model)
-    several = asked.kind == "encoder-decoder"
+    adapter = model_of(model)
+    is_seq2seq = adapter.kind == "encoder-decoder"
 
     def look(text: str) -> Trace:
         # Only an encoder-decoder takes a target, and its encoder doesn't see it.
-        return asked.trace(TraceRequest(text, tokenizer, [text] if several else None))
+        return adapter.trace(TraceRequest(text, tokenizer, [text] if is_seq2seq else None))
 
-    before = ""
-    found: Evidence = {}
+    prefix = ""
+    evidence: Evidence = {}
     unaligned = 0
     name = ""
-    for done, sentence in enumerate(given):
-        told = look(before + sentence.text)
-        if done == 0 and told.parts == ["decoder"] and not told.tokens().special[0]:
-            before = _line_break(look, sentence)
-            told = look(before + sentence.text) if before else told
-        groups = align(told.tokens(), sentence, reader_of(tokenizer).unknown)
+    for done, sentence in enumerate(corpus):
+        recorded = look(prefix + sentence.text)
+        if done == 0 and recorded.parts == ["decoder"] and not recorded.tokens().special[0]:
+            prefix = _line_break(look, sentence)
+            recorded = look(prefix + sentence.text) if prefix else recorded
+        groups = align(recorded.tokens(), sentence, reader_of(tokenizer).unknown)
         unaligned += sum(not group for group in groups)
-        name = name or told.model
-        _collect(found, sentence, wanted, *_looks(told, groups))
+        name = name or recorded.model
+        _collect(evidence, sentence, selected, *_attended_words(recorded, groups))
         if progress is not None:
-            progress(done + 1, len(given))
-    return SyntaxTable(_relations(found, wanted, least, told.layers() if found else ()), len(given), unaligned, name)
+            progress(done + 1, len(corpus))
+    return SyntaxTable(
+        _relations(evidence, selected, least, recorded.layers() if evidence else ()), len(corpus), unaligned, name
+    )
 
 
 # (language, relation, direction) → of every pair of words, which heads follow it, and which fixed rules do
 Evidence = dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]]
 
 
-def _collect(found: Evidence, sentence: Sentence, wanted: Sequence[str], looks: np.ndarray, sees: np.ndarray) -> None:
+def _collect(
+    evidence: Evidence, sentence: Sentence, selected: Sequence[str], attended: np.ndarray, visible: np.ndarray
+) -> None:
     """Add the pairs of a sentence that can be seen."""
-    for relation, direction, a, b in _pairs(sentence, wanted):
-        if sees[a, b] and sees[a].sum() >= 2:
-            hits, rules = found.setdefault((sentence.language, relation, direction), ([], []))
-            hits.append(looks[:, :, a] == b)
+    for relation, direction, a, b in _pairs(sentence, selected):
+        if visible[a, b] and visible[a].sum() >= 2:
+            hits, rules = evidence.setdefault((sentence.language, relation, direction), ([], []))
+            hits.append(attended[:, :, a] == b)
             rules.append({str(o): a + o == b for o in OFFSETS} | {"first": b == 0})
 
 
-def _relations(found: Evidence, wanted: Sequence[str], least: int, layers: tuple[int, ...]) -> list[Relation]:
+def _relations(evidence: Evidence, selected: Sequence[str], least: int, layers: tuple[int, ...]) -> list[Relation]:
     """Return the relations with `least` pairs or more, in the order in which they are wanted."""
-    order = {key: at for at, key in enumerate(wanted)}
-    made = [
-        Relation(*key, np.stack(hits), {r: np.array([one[r] for one in rules]) for r in rules[0]}, layers)
-        for key, (hits, rules) in found.items()
+    order = {key: at for at, key in enumerate(selected)}
+    relations = [
+        Relation(*key, np.stack(hits), {r: np.array([row[r] for row in rules]) for r in rules[0]}, layers)
+        for key, (hits, rules) in evidence.items()
         if len(hits) >= least
     ]
-    return sorted(made, key=lambda r: (r.language, order[r.name], r.direction != "head"))
+    return sorted(relations, key=lambda r: (r.language, order[r.name], r.direction != "head"))
 
 
 def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[list[int]]:
@@ -260,81 +266,83 @@ def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[li
     [[0], [1], [2, 3]]
     """
     units: list[range] = []
-    theirs: list[str] = []  # the letters of each unit
+    unit_letters: list[str] = []  # the letters of each unit
     for text, first, end in tokens.whole:
         special = any(tokens.special[first:end])
         if not special or (unk is not None and tokens.ids[first : first + 1] == (unk,)):
             units.append(range(first, end))
-            theirs.append(WILD if special else _letters(text))
-    ours, taken = [], 0
+            unit_letters.append(WILD if special else _letters(text))
+    word_letters, covered = [], 0
     for word in sentence.words:
-        ours.append("" if word.start < taken else _letters(sentence.text[word.start : word.end]))
-        taken = word.end  # du: all of it is the first word's
-    of_unit, of_word = ([i for i, letters in enumerate(side) for _letter in letters] for side in (theirs, ours))
+        word_letters.append("" if word.start < covered else _letters(sentence.text[word.start : word.end]))
+        covered = word.end  # du: all of it is the first word's
+    of_unit, of_word = (
+        [i for i, letters in enumerate(side) for _letter in letters] for side in (unit_letters, word_letters)
+    )
     votes: list[Counter[int]] = [Counter() for _unit in units]
-    blocks = difflib.SequenceMatcher(None, "".join(theirs), "".join(ours), autojunk=False).get_opcodes()
+    blocks = difflib.SequenceMatcher(None, "".join(unit_letters), "".join(word_letters), autojunk=False).get_opcodes()
     for kind, a, b, c, d in blocks:
         if kind == "equal":
-            for unit, word_ in zip(of_unit[a:b], of_word[c:d], strict=True):
-                votes[unit][word_] += 1
+            for unit, target in zip(of_unit[a:b], of_word[c:d], strict=True):
+                votes[unit][target] += 1
         elif kind == "replace":  # [UNK], or letters that the tokenizer wrote otherwise
-            there, here = list(dict.fromkeys(of_unit[a:b])), list(dict.fromkeys(of_word[c:d]))
-            if len(here) == 1 or len(here) == len(there):
-                for at, unit in enumerate(there):
-                    votes[unit][here[min(at, len(here) - 1)]] += 1
+            old_units, new_words = list(dict.fromkeys(of_unit[a:b])), list(dict.fromkeys(of_word[c:d]))
+            if len(new_words) == 1 or len(new_words) == len(old_units):
+                for at, unit in enumerate(old_units):
+                    votes[unit][new_words[min(at, len(new_words) - 1)]] += 1
     groups: list[list[int]] = [[] for _ in sentence.words]
-    for places, counted in zip(units, votes, strict=True):
-        if counted:
-            groups[counted.most_common(1)[0][0]] += places
+    for group, count in zip(units, votes, strict=True):
+        if count:
+            groups[count.most_common(1)[0][0]] += group
     return groups
 
 
-def _looks(told: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+def _attended_words(recorded: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """The word that each word looks at most, (L, H, W), −1 for nowhere; and which words each may see, bool (W, W)."""
-    part = told.parts[0]
-    n, w = len(told.tokens(part)), len(groups)
+    part = recorded.parts[0]
+    n, w = len(recorded.tokens(part)), len(groups)
     joins = torch.zeros(n, w, device="cpu")
     for i, group in enumerate(groups):
         joins[group, i] = 1
     sizes = joins.sum(0).clamp(min=1)
     real = torch.tensor([bool(group) for group in groups], device="cpu")
     other = ~torch.eye(w, dtype=torch.bool, device="cpu") & real & real[:, None]
-    found = []
-    sees = torch.zeros(w, w, dtype=torch.bool, device="cpu")
-    for call in told.calls[part]:
+    attended = []
+    visible = torch.zeros(w, w, dtype=torch.bool, device="cpu")
+    for call in recorded.calls[part]:
         assert isinstance(call, Call)  # of models that attend
         shares, allowed, _ = weights(call, 0, slice(0, n))
         to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
         table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order
         pairs = (to.T @ (allowed.to(shares.dtype) @ to)).amax(0).cpu()
-        sees |= (pairs == sizes[:, None] * sizes) & other
+        visible |= (pairs == sizes[:, None] * sizes) & other
         table = table.masked_fill(~other, -1.0)
         best = table.max(-1)
-        found.append(best.indices.masked_fill(best.values <= 0, -1).numpy())
-    return np.stack(found), sees.numpy()
+        attended.append(best.indices.masked_fill(best.values <= 0, -1).numpy())
+    return np.stack(attended), visible.numpy()
 
 
-def _pairs(sentence: Sentence, wanted: Sequence[str]) -> Iterable[tuple[str, str, int, int]]:
+def _pairs(sentence: Sentence, selected: Sequence[str]) -> Iterable[tuple[str, str, int, int]]:
     """(relation, direction, the word that looks, the word that it should find)."""
     for i, word in enumerate(sentence.words):
         links = [(word.relation, word.head), ("coref", word.coref)]
         for name, other in links:
-            if other >= 0 and name in wanted:
+            if other >= 0 and name in selected:
                 yield name, "head", i, other
                 yield name, "dependent", other, i
 
 
-def _given(sentences: str | Path | Iterable[Sentence] | None) -> list[Sentence]:
+def _load_sentences(sentences: str | Path | Iterable[Sentence] | None) -> list[Sentence]:
     if sentences is None:
         return conllu.shipped()
     if isinstance(sentences, str) and sentences in conllu.LANGUAGES:
         return conllu.shipped([sentences])
     if isinstance(sentences, str | Path):
         return conllu.read(sentences)
-    found = list(sentences)
-    if not found:
+    listed = list(sentences)
+    if not listed:
         raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
-    return found
+    return listed
 
 
 def _line_break(look: Callable[[str], Trace], sentence: Sentence) -> str:
@@ -352,10 +360,10 @@ def _letters(text: str) -> str:
     return "".join(c for c in apart if not c.isspace() and unicodedata.category(c) != "Mn")
 
 
-def _tail(wins: int, n: int) -> float:
+def _binomial_tail(wins: int, n: int) -> float:
     """The chance of as many heads or more when a coin is thrown n times.
 
-    >>> _tail(3, 3), _tail(0, 0)
+    >>> _binomial_tail(3, 3), _binomial_tail(0, 0)
     (0.125, 1.0)
     """
     return sum(math.comb(n, k) for k in range(wins, n + 1)) / 2**n

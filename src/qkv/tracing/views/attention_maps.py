@@ -28,7 +28,7 @@ BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
 LARGE = 1 << 22  # scores from which on a map is pooled by tiles
 HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
-LITTLE = 1e-30  # a share below which float32 has few digits left
+TINY = 1e-30  # a share below which float32 has few digits left
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Head:
     """One head of one item: q (N, D), k and v (M, D), and how its scores become weights."""
 
     call: Call  # of this one item and this one head
-    _without: dict[tuple[int, ...], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _lse_of: dict[tuple[int, ...], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n(self) -> int:
@@ -73,14 +73,14 @@ class Head:
     def lse(self) -> Tensor:
         """log Σ e^score of every row (N,); −inf for a row that may see nothing."""
         if self.plain:
-            return sums(self.call)[0]
+            return row_lse(self.call)[0]
         reached = ((rows, reach(self.call.mask, self.n, self.m, rows)) for rows in self.blocks())
         return torch.cat([formula.lse(self.call, rows, cols)[0, 0] for rows, cols in reached])
 
     @property
     def plain(self) -> bool:
         """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
-        return plain(self.call)
+        return is_flash_call(self.call)
 
     @torch.no_grad()
     def column(self, key: int) -> Tensor:
@@ -103,14 +103,14 @@ class Head:
         if bins < 1:
             raise Problem("bins is {bins}: give 1 or more", bins=bins)
         tall, wide = -(-self.n // bins), -(-self.m // bins)
-        made = torch.zeros(-(-self.n // tall), -(-self.m // wide))
+        pooled = torch.zeros(-(-self.n // tall), -(-self.m // wide))
         if self.plain and self.n * self.m >= LARGE:
-            self._pool_tiles(made, tall, wide, pool)
+            self._pool_tiles(pooled, tall, wide, pool)
         else:
-            self._pool_blocks(made, tall, wide, pool)
+            self._pool_blocks(pooled, tall, wide, pool)
         if pool == "mean":
-            made /= sizes(self.n, tall)[:, None] * sizes(self.m, wide)[None, :]
-        return made
+            pooled /= sizes(self.n, tall)[:, None] * sizes(self.m, wide)[None, :]
+        return pooled
 
     @torch.no_grad()
     def tile(
@@ -131,37 +131,37 @@ class Head:
         if pool not in ("max", "mean"):
             raise Problem("pool {pool} is not one of {pools}", pool=pool, pools="max, mean")
         rows, cols = (slice(*span.indices(size)[:2]) for span, size in ((rows, self.n), (cols, self.m)))
-        shut = tuple(sorted({int(j) for j in without}))
+        excluded = tuple(sorted({int(j) for j in without}))
         size = -(-(rows.stop - rows.start) // tall), -(-(cols.stop - cols.start) // wide)
         largest, total = torch.full(size, -torch.inf), torch.zeros(size)
-        lse = self._sums_without(shut, rows) if shut else self.lse
+        lse = self._lse_without(excluded, rows) if excluded else self.lse
 
-        def take(down: int, across: int, logs: Tensor, open_: bool) -> None:
+        def add(down: int, across: int, logs: Tensor, is_visible: bool) -> None:
             high, broad = -(-logs.shape[1] // tall), -(-logs.shape[0] // wide)
             at = slice(down, down + high), slice(across, across + broad)
-            if pool == "max" or not open_:
+            if pool == "max" or not is_visible:
                 largest[at] = cells(cells(logs, wide, 0, "max"), tall, 1, "max").T
             else:  # nothing of it is hidden
                 largest[at] = 0.0
             if pool == "mean":
                 total[at] = cells(cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
 
-        self._logs(rows, cols, tall, wide, shut, lse, take)
+        self._each_log_tile(rows, cols, tall, wide, excluded, lse, add)
         if pool == "mean":
-            made = total / (sizes(rows.stop - rows.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
+            table = total / (sizes(rows.stop - rows.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
         else:
-            made = largest.exp2()
-        return made.masked_fill_(largest == -torch.inf, -1.0)
+            table = largest.exp2()
+        return table.masked_fill_(largest == -torch.inf, -1.0)
 
-    def _logs(
+    def _each_log_tile(
         self,
         rows: slice,
         cols: slice,
         tall: int,
         wide: int,
-        shut: tuple[int, ...],
+        excluded: tuple[int, ...],
         lse: Tensor,
-        take: Callable[[int, int, Tensor, bool], None],
+        add: Callable[[int, int, Tensor, bool], None],
     ) -> None:
         """Hand over what of a rectangle can be seen, in pieces of whole cells that stay near the processor: which cell a
         piece begins with, the logs (of base 2) of its weights, whose rows sum to e^lse (N,), keys down and queries across,
@@ -173,62 +173,65 @@ class Head:
         if self.plain:  # as in _pool_tiles
             q = torch.cat([self.call.q[0, 0, rows] * self.call.scale, -lse[rows, None]], 1).div_(math.log(2))
             k = torch.nn.functional.pad(self.call.k[0, 0, cols], (0, 1), value=1.0)
-        closed = torch.tensor(shut, dtype=torch.long)
+        excluded_keys = torch.tensor(excluded, dtype=torch.long)
 
-        def band(top: int) -> None:
-            here = slice(top, min(top + high, rows.stop))
-            seen = reach(self.call.mask, self.n, self.m, here)
-            first = cols.start + max(seen.start - cols.start, 0) // wide * wide
-            for left in range(first, min(seen.stop, cols.stop), broad):
-                there = slice(left, min(left + broad, cols.stop))
-                inside = closed[(closed >= there.start) & (closed < there.stop)] - there.start
-                crossed = is_causal(self.call) and there.stop > here.start  # by the diagonal
+        def run_band(top: int) -> None:
+            tile_rows = slice(top, min(top + high, rows.stop))
+            reached = reach(self.call.mask, self.n, self.m, tile_rows)
+            first = cols.start + max(reached.start - cols.start, 0) // wide * wide
+            for start in range(first, min(reached.stop, cols.stop), broad):
+                tile_cols = slice(start, min(start + broad, cols.stop))
+                inside = (
+                    excluded_keys[(excluded_keys >= tile_cols.start) & (excluded_keys < tile_cols.stop)]
+                    - tile_cols.start
+                )
+                on_diagonal = is_causal(self.call) and tile_cols.stop > tile_rows.start  # by the diagonal
                 if q is not None and k is not None:
-                    some, asking = k[_since(there, cols)], q[_since(here, rows)]
-                    own = parallel_tiles.room(len(some) * len(asking)).view(len(some), len(asking))
-                    logs = torch.mm(some, asking.T, out=own)
-                    if crossed:
-                        logs.masked_fill_(_places(there)[:, None] > _places(here), -torch.inf)
+                    keys, queries = k[_relative(tile_cols, cols)], q[_relative(tile_rows, rows)]
+                    buffer = parallel_tiles.scratch(len(keys) * len(queries)).view(len(keys), len(queries))
+                    logs = torch.mm(keys, queries.T, out=buffer)
+                    if on_diagonal:
+                        logs.masked_fill_(_indices(tile_cols)[:, None] > _indices(tile_rows), -torch.inf)
                 else:
-                    logs = (self.scores(here, there).T - lse[here]).div_(math.log(2)).float()
+                    logs = (self.scores(tile_rows, tile_cols).T - lse[tile_rows]).div_(math.log(2)).float()
                 logs.index_fill_(0, inside, -torch.inf)
-                open_ = self.plain and not crossed and not len(inside)
-                take((top - rows.start) // tall, (left - cols.start) // wide, logs, open_)
+                is_visible = self.plain and not on_diagonal and not len(inside)
+                add((top - rows.start) // tall, (start - cols.start) // wide, logs, is_visible)
 
-        parallel_tiles.each(band, reversed(range(rows.start, rows.stop, high)))
+        parallel_tiles.run_tasks(run_band, reversed(range(rows.start, rows.stop, high)))
 
     def know_without(self, shut: Sequence[int], left: Tensor) -> None:
         """Take over what each row gives to the keys that aren't shut (N,), from who looked at all of it; NaN where unknown."""
-        self._without.setdefault(tuple(sorted(shut)), self.lse + left.log())
+        self._lse_of.setdefault(tuple(sorted(shut)), self.lse + left.log())
 
     @torch.no_grad()
-    def _sums_without(self, shut: tuple[int, ...], rows: slice) -> Tensor:
+    def _lse_without(self, excluded: tuple[int, ...], rows: slice) -> Tensor:
         """log Σ e^score (N,) over the keys that aren't shut, of these rows at least; what was computed is kept.
 
         The weights that are left are summed, not what is shut taken from 1: of a head that gives nearly all to its first
         token nothing would be left but rounding.
         """
-        made = self._without.setdefault(shut, torch.full((self.n,), torch.nan))
-        missing = made[rows].isnan().nonzero()[:, 0] + rows.start
+        lse = self._lse_of.setdefault(excluded, torch.full((self.n,), torch.nan))
+        missing = lse[rows].isnan().nonzero()[:, 0] + rows.start
         if not len(missing):
-            return made
+            return lse
         rows = slice(int(missing[0]), int(missing[-1]) + 1)
-        left = torch.zeros(rows.stop - rows.start)
+        remaining = torch.zeros(rows.stop - rows.start)
 
-        def take(down: int, _across: int, logs: Tensor, _open: bool) -> None:
-            left[down : down + logs.shape[1]] += logs.exp2_().sum(0)
+        def add(down: int, _across: int, logs: Tensor, _is_visible: bool) -> None:
+            remaining[down : down + logs.shape[1]] += logs.exp2_().sum(0)
 
-        self._logs(rows, slice(0, self.m), 1, 1, shut, self.lse, take)
-        made[rows] = self.lse[rows].float() + left.log()
+        self._each_log_tile(rows, slice(0, self.m), 1, 1, excluded, self.lse, add)
+        lse[rows] = self.lse[rows].float() + remaining.log()
         # Too little is left, or nothing, for a share of all to say how much.
-        little = (left < LITTLE).nonzero()[:, 0] + rows.start
-        for some in little.split(max(BLOCK // max(self.m, 1), 1)) if len(little) else ():
-            table = self.scores(some.tolist()).float()
-            table[:, list(shut)] = -torch.inf
-            made[some] = table.logsumexp(-1)
-        return made
+        tiny = (remaining < TINY).nonzero()[:, 0] + rows.start
+        for part in tiny.split(max(BLOCK // max(self.m, 1), 1)) if len(tiny) else ():
+            table = self.scores(part.tolist()).float()
+            table[:, list(excluded)] = -torch.inf
+            lse[part] = table.logsumexp(-1)
+        return lse
 
-    def _pool_blocks(self, made: Tensor, tall: int, wide: int, pool: Pool) -> None:
+    def _pool_blocks(self, pooled: Tensor, tall: int, wide: int, pool: Pool) -> None:
         """Whole rows at a time: any mask, any bias."""
         for rows in self.blocks(least=tall):
             cols = reach(self.call.mask, self.n, self.m, rows)
@@ -238,9 +241,9 @@ class Head:
             shares = formula.weights(self.call, rows, slice(start, stop))[0, 0]
             joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
             at = rows.start // tall, start // wide
-            made[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
+            pooled[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
 
-    def _pool_tiles(self, made: Tensor, tall: int, wide: int, pool: Pool) -> None:
+    def _pool_tiles(self, pooled: Tensor, tall: int, wide: int, pool: Pool) -> None:
         """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
         causal = is_causal(self.call)
         # One more column, −lse against 1, and the product itself is q·k − lse; powers of 2, since those of e are slow, and
@@ -249,27 +252,32 @@ class Head:
         k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
 
-        def band(top: int) -> None:
+        def run_band(top: int) -> None:
             rows = slice(top, min(top + high, self.n))
-            for left in range(0, rows.stop if causal else self.m, broad):
-                cols = slice(left, min(left + broad, self.m))
-                size = rows.stop - top, cols.stop - left
-                shares = torch.mm(q[rows], k[cols].T, out=parallel_tiles.room(math.prod(size)).view(size)).exp2_()
+            for start in range(0, rows.stop if causal else self.m, broad):
+                cols = slice(start, min(start + broad, self.m))
+                size = rows.stop - top, cols.stop - start
+                shares = torch.mm(q[rows], k[cols].T, out=parallel_tiles.scratch(math.prod(size)).view(size)).exp2_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
-                    shares.tril_(rows.start - left)
+                    shares.tril_(rows.start - start)
                 joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
-                i, j = top // tall, left // wide
-                made[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
+                i, j = top // tall, start // wide
+                pooled[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
 
-        parallel_tiles.each(band, reversed(range(0, self.n, high)))
+        parallel_tiles.run_tasks(run_band, reversed(range(0, self.n, high)))
 
 
-def plain(call: Call) -> bool:
+def is_flash_call(call: Call) -> bool:
     """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
-    seen = isinstance(call.mask, Full) or (is_causal(call) and call.q.shape[2] == call.k.shape[2])
-    exact = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
+    has_plain_mask = isinstance(call.mask, Full) or (is_causal(call) and call.q.shape[2] == call.k.shape[2])
+    has_plain_dtype = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
     return (
-        seen and exact and call.bias is None and call.softcap is None and call.sinks is None and 0 not in call.q.shape
+        has_plain_mask
+        and has_plain_dtype
+        and call.bias is None
+        and call.softcap is None
+        and call.sinks is None
+        and 0 not in call.q.shape
     )
 
 
@@ -279,18 +287,18 @@ def is_causal(call: Call) -> bool:
 
 
 @torch.no_grad()
-def sums(call: Call) -> Tensor:
+def row_lse(call: Call) -> Tensor:
     """log Σ e^score of every row of the first item of a plain call, (H, N): as its kernel left it, or from that kernel again."""
     if call.lse is not None:
         return call.lse[0]
     return pieces.flash(call.q[:1], call.k[:1], call.v[:1], causal=is_causal(call), scale=call.scale)[1][0]
 
 
-def _since(span: slice, whole: slice) -> slice:
+def _relative(span: slice, whole: slice) -> slice:
     return slice(span.start - whole.start, span.stop - whole.start)
 
 
-def _places(span: slice) -> Tensor:
+def _indices(span: slice) -> Tensor:
     return torch.arange(span.start, span.stop)
 
 
@@ -307,14 +315,14 @@ def shares(call: Call, item: int, rows: slice, cols: slice | None = None) -> Ten
 
 def allowed(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
     """Who may look at whom in a rectangle, (H', R, C): H' is 1 where all heads share one mask."""
-    one = call.only(items=[item])
+    item_call = call.only(items=[item])
     r, c = len(places(rows, call.q.shape[2])), len(places(cols, call.k.shape[2]))
-    seen = one.allowed(rows, cols)[0]
-    seen = seen.expand(seen.shape[0], r, c)
-    if (bias := one.added(rows, cols)) is not None:
+    visible = item_call.allowed(rows, cols)[0]
+    visible = visible.expand(visible.shape[0], r, c)
+    if (bias := item_call.added(rows, cols)) is not None:
         hides = bias[0] == float("-inf")
-        seen = seen & ~hides if bool(hides.any()) else seen
-    return seen
+        visible = visible & ~hides if bool(hides.any()) else visible
+    return visible
 
 
 @torch.no_grad()
@@ -324,16 +332,16 @@ def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]
 
     The same numbers as `Head.weights`, all heads of a layer in one product.
     """
-    one = call.only(items=[item])
-    table = formula.scores(one, rows, hidden=HIDDEN)[0]
+    item_call = call.only(items=[item])
+    table = formula.scores(item_call, rows, hidden=HIDDEN)[0]
     shares = formula.softmax(table)
-    most, largest = table.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
-    total = most - largest.log()  # log Σe^s
+    top, largest = table.amax(-1), shares.amax(-1)  # largest = e^(most − most) / Σ e^(s − most)
+    total = top - largest.log()  # log Σe^s
     # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
     entropy = total - torch.linalg.vecdot(shares, table)
-    left = (most > HIDDEN / 2).to(table.dtype)  # a row that may see nothing gives 0
+    scale = (top > HIDDEN / 2).to(table.dtype)  # a row that may see nothing gives 0
     if call.sinks is not None:
-        left = left * formula.kept(total[..., None], call.sinks)[..., 0]
-    if call.sinks is not None or not bool(left.all()):
-        shares.mul_(left[..., None])
+        scale = scale * formula.kept(total[..., None], call.sinks)[..., 0]
+    if call.sinks is not None or not bool(scale.all()):
+        shares.mul_(scale[..., None])
     return shares, allowed(call, item, rows), entropy

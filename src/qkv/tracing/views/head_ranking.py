@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from .word_map import stand
+from .word_map import locate_word
 
 if TYPE_CHECKING:
     from ..study.survey import Progress
     from .traces import Trace
 
 T = TypeVar("T")
-Linked = tuple[int, int, float]  # layer, head, the weight that it gives
+HeadLink = tuple[int, int, float]  # layer, head, the weight that it gives
 
 
 def strongest(heads: Iterable[T], value: Callable[[T], float]) -> list[T]:
@@ -28,7 +28,7 @@ def strongest(heads: Iterable[T], value: Callable[[T], float]) -> list[T]:
 
 def links(
     trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
-) -> list[Linked]:
+) -> list[HeadLink]:
     """Every head, the one that links two words most strongly first: (layer, head, the weight `from_` gives `to`).
 
     A mixer's weight may be below 0, which is a link as well.
@@ -42,7 +42,7 @@ def links(
     return strongest(rows, lambda row: abs(row[2]))
 
 
-def looks_ahead(
+def is_future_link(
     trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> bool:
     """True if `to` comes after `from_` and no layer lets `from_` see it, as in a causal model."""
@@ -58,18 +58,18 @@ def _spans(trace: Trace, from_: int | str, to: int | str, by: str, part: str | N
     """The rows of the word that looks, and the columns of the word that is looked at."""
     spans = []
     for word, side in ((from_, False), (to, True)):
-        _, (_, first, end) = stand(trace.tokens(part, batch, keys=side), word, by)
+        _, (_, first, end) = locate_word(trace.tokens(part, batch, keys=side), word, by)
         spans.append(range(first, end))
     return spans[0], spans[1]
 
 
-def first_shown(
+def head_to_show(
     trace: Trace,
     part: str,
     layer: int | None = None,
     head: int | None = None,
     *,
-    linked: Sequence[Linked] | None = None,
+    linked: Sequence[HeadLink] | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, int]:
     """The head to show of this layer and with this number (of all where nothing is said): the first of those that link

@@ -32,7 +32,7 @@ BLOCK = 1 << 20  # scores of a block, where that holds a row of a picture's cell
 LARGE = 1 << 16  # scores from which on tiles are worth it
 TILE = 512, 1024  # queries and keys of a tile
 WIDE = 64  # columns whose largest is kept: a multiple of any processor's vectors
-FEW = 8  # keys whose largest is kept of a tile
+GROUP = 8  # keys whose largest is kept of a tile
 HIDDEN = -1e30  # the log of a weight that is 0; times 0 it is 0
 
 
@@ -41,15 +41,15 @@ class LinkFilter:
     key 0 (the attention sink). In cross-attention all but those of special tokens."""
 
     def __init__(self, part: str, queries: Tokens, keys: Tokens) -> None:
-        self.own = part != "cross"
-        self.asking = 1 - torch.tensor(queries.special).float()  # (N,)
+        self.is_self = part != "cross"
+        self.counted = 1 - torch.tensor(queries.special).float()  # (N,)
         first = [0] if part not in ("cross", "mixers") else []
-        self.closed = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
-        self.ids = identities(keys) if self.own else None
+        self.excluded = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
+        self.ids = identities(keys) if self.is_self else None
         # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
-        self.place = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
+        self.position = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
         before, after = _neighbours(keys)
-        self.before, self.after = before[self.place], after[self.place]  # (N,)
+        self.neighbours_from, self.neighbours_to = before[self.position], after[self.position]  # (N,)
 
 
 def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
@@ -71,18 +71,18 @@ class LayerScan:
     """What one pass over a layer finds; what it holds of special queries is without meaning."""
 
     picture: Tensor  # (H, rows, cols): the largest weight of each cell
-    most: Tensor  # (H, N): each query's largest weight on a key that can be linked to
+    largest: Tensor  # (H, N): each query's largest weight on a key that can be linked to
     key: Tensor  # (H, N): that key
-    away: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
+    largest_far: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
     entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
     # (H, N): what each gives to keys that aren't closed (`LinkFilter`), NaN where that is too little to tell
-    left: Tensor | None = None
+    linkable: Tensor | None = None
 
 
 @torch.no_grad()
 def scan_layer(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     """Scan all heads of one item once; a cell of the picture is `tall` queries by `wide` keys."""
-    large = call.q.shape[2] * call.k.shape[2] >= LARGE and attention_maps.plain(call)
+    large = call.q.shape[2] * call.k.shape[2] >= LARGE and attention_maps.is_flash_call(call)
     return by_tiles(call, links, tall, wide) if large else by_blocks(call, links, tall, wide)
 
 
@@ -101,21 +101,21 @@ def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
             continue
         cols = slice(cols.start // wide * wide, cols.stop)  # whole cells
         shares = attention_maps.shares(call, 0, rows, cols)
-        shown = cells(cells(shares, tall, 1, "max"), wide, 2, "max")
+        small = cells(cells(shares, tall, 1, "max"), wide, 2, "max")
         at = start // tall, cols.start // wide
-        picture[:, at[0] : at[0] + shown.shape[1], at[1] : at[1] + shown.shape[2]] = shown
+        picture[:, at[0] : at[0] + small.shape[1], at[1] : at[1] + small.shape[2]] = small
         entropy[:, rows] = _entropy(shares, call.sinks is not None)
 
         block = _Block(shares, cols.start)
-        block.close(links.closed)
-        if links.own:
-            block.hide(links.place[rows], links.place[rows] + 1)
+        block.close(links.excluded)
+        if links.is_self:
+            block.hide(links.position[rows], links.position[rows] + 1)
         most[:, rows], keys[:, rows] = block.largest()
-        if links.own:
-            block.hide(links.before[rows], links.after[rows])
+        if links.is_self:
+            block.hide(links.neighbours_from[rows], links.neighbours_to[rows])
             away[:, rows] = block.cells.amax(-1)
-    entropy = (entropy * links.asking).sum(-1) / links.asking.sum().clamp(min=1)
-    return LayerScan(picture, most, keys, away if links.own else most, entropy)
+    entropy = (entropy * links.counted).sum(-1) / links.counted.sum().clamp(min=1)
+    return LayerScan(picture, most, keys, away if links.is_self else most, entropy)
 
 
 def _entropy(shares: Tensor, sinks: bool) -> Tensor:
@@ -173,7 +173,7 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     groups, m = call.k.shape[1:3]
     slots, causal = _Slots(m, wide), attention_maps.is_causal(call)
     # Two more columns, −lse against 1 and 1 against what hides an empty slot, and the product itself is log w.
-    q = torch.cat([call.q[0] * call.scale, -attention_maps.sums(call)[..., None]], 2).div_(math.log(2))
+    q = torch.cat([call.q[0] * call.scale, -attention_maps.row_lse(call)[..., None]], 2).div_(math.log(2))
     q = F.pad(q, (0, 1), value=1.0)  # (H, N, D + 2)
     k = slots.filled(call.k[0])  # (G, slots, D + 2)
     picture = torch.full((heads, -(-n // tall), slots.cells), HIDDEN)
@@ -184,34 +184,34 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     tiles = [
         [_Tile(slots, span, rows, links, causal) for span in slots.spans(rows.stop if causal else m)] for rows in bands
     ]
-    spread, left = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
+    spread, linkable = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
 
-    def look(task: tuple[int, int]) -> None:
+    def scan_band(task: tuple[int, int]) -> None:
         """Some rows of one head."""
         head, band = task
         rows = bands[band]
-        so_far, far = most[head, rows], away[head, rows]
+        best, best_far = most[head, rows], away[head, rows]
         for tile in tiles[band]:
-            logs, shares = (parallel_tiles.room(tile.size, which).view(-1, tile.broad) for which in (0, 1))
+            logs, shares = (parallel_tiles.scratch(tile.size, which).view(-1, tile.broad) for which in (0, 1))
             torch.mm(k[head * groups // heads, tile.span], q[head, rows].T, out=logs)
             largest = tile.start(logs)
-            shown = cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
-            mine = picture[head, rows.start // tall :, tile.first // slots.cell :]
-            mine[: shown.shape[0], : shown.shape[1]] = shown
-            left[head, rows] += tile.left(torch.exp2(logs, out=shares))
-            tile.leave_out_special(logs, shares)
+            small = cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
+            target = picture[head, rows.start // tall :, tile.first // slots.cell :]
+            target[: small.shape[0], : small.shape[1]] = small
+            linkable[head, rows] += tile.linkable(torch.exp2(logs, out=shares))
+            tile.drop_special(logs, shares)
             spread[head, band] -= torch.dot(shares.flatten(), logs.flatten())
             tile.close(logs, largest)
-            found, slot = tile.most(logs, largest)
-            at[head, rows] = torch.where(found > so_far, slot, at[head, rows])
-            torch.maximum(so_far, found, out=so_far)
-            torch.maximum(far, tile.most_away(found, logs, largest), out=far)
+            highest, slot = tile.most(logs, largest)
+            at[head, rows] = torch.where(highest > best, slot, at[head, rows])
+            torch.maximum(best, highest, out=best)
+            torch.maximum(best_far, tile.most_away(highest, logs, largest), out=best_far)
 
     # The last rows see most keys: begun last, they would keep the others waiting.
-    parallel_tiles.each(look, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
-    entropy = spread.sum(1) * math.log(2) / links.asking.sum().clamp(min=1)
-    left.masked_fill_(left < attention_maps.LITTLE, torch.nan)
-    return LayerScan(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, left)
+    parallel_tiles.run_tasks(scan_band, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
+    entropy = spread.sum(1) * math.log(2) / links.counted.sum().clamp(min=1)
+    linkable.masked_fill_(linkable < attention_maps.TINY, torch.nan)
+    return LayerScan(picture.exp2_(), most.exp2_(), slots.key(at), away.exp2_(), entropy, linkable)
 
 
 class _Slots:
@@ -219,9 +219,9 @@ class _Slots:
 
     def __init__(self, m: int, wide: int) -> None:
         self.wide, self.cells = wide, -(-m // wide)
-        self.parts = max(round(wide / FEW), 1)
-        self.few = -(-wide // self.parts)
-        self.cell = self.parts * self.few
+        self.parts = max(round(wide / GROUP), 1)
+        self.group = -(-wide // self.parts)
+        self.cell = self.parts * self.group
         self.step = max(TILE[1] // self.cell, 1) * self.cell
 
     def of(self, key: Tensor) -> Tensor:
@@ -238,66 +238,66 @@ class _Slots:
     def filled(self, k: Tensor) -> Tensor:
         """Keys (G, M, D) in their slots, with what makes q·k a log of weights: (G, slots, D + 2)."""
         groups, m, width = k.shape
-        made = k.new_zeros(groups, self.cells * self.cell, width + 2)
-        made[..., width + 1] = HIDDEN
+        filled = k.new_zeros(groups, self.cells * self.cell, width + 2)
+        filled[..., width + 1] = HIDDEN
         there = self.of(torch.arange(m))
-        made[:, there] = F.pad(F.pad(k, (0, 1), value=1.0), (0, 1))
-        return made
+        filled[:, there] = F.pad(F.pad(k, (0, 1), value=1.0), (0, 1))
+        return filled
 
 
 class _Tile:
     """Some slots by some rows: what of it is hidden, and what is taken out of it. It is the same for all heads."""
 
     def __init__(self, slots: _Slots, span: slice, rows: slice, links: LinkFilter, causal: bool) -> None:
-        self.slots, self.span, self.first, self.few = slots, span, span.start, slots.few
+        self.slots, self.span, self.first, self.group = slots, span, span.start, slots.group
         self.high, self.broad = span.stop - span.start, rows.stop - rows.start
         self.size = self.high * self.broad
         key, query = slots.key(torch.arange(span.start, span.stop)), torch.arange(rows.start, rows.stop)
-        self.seen = int((key <= rows.start).sum()) if causal else self.high  # slots that all rows see
-        self.future = torch.where(key[self.seen :, None] > query, HIDDEN, 0.0)
-        self.special = (links.asking[rows] == 0).nonzero()[:, 0]
-        closed = slots.of(torch.tensor(links.closed, dtype=torch.long)) - span.start
-        self.closed = closed[(closed >= 0) & (closed < self.high)]
+        self.visible_to_all = int((key <= rows.start).sum()) if causal else self.high  # slots that all rows see
+        self.future = torch.where(key[self.visible_to_all :, None] > query, HIDDEN, 0.0)
+        self.special = (links.counted[rows] == 0).nonzero()[:, 0]
+        excluded = slots.of(torch.tensor(links.excluded, dtype=torch.long)) - span.start
+        self.excluded = excluded[(excluded >= 0) & (excluded < self.high)]
         nothing = torch.zeros(0, dtype=torch.long)
-        self.own = self.beside = nothing
-        if links.own:
-            self.own = self._flat(links.place[rows], links.place[rows] + 1)
-            self.beside = self._flat(links.before[rows], links.after[rows])
-        self.closing = self._touched(torch.cat([self.closed, self.own // self.broad]))
-        self.hiding = self._touched(self.beside // self.broad)
+        self.own = self.near = nothing
+        if links.is_self:
+            self.own = self._flat(links.position[rows], links.position[rows] + 1)
+            self.near = self._flat(links.neighbours_from[rows], links.neighbours_to[rows])
+        self.excluded_groups = self._touched(torch.cat([self.excluded, self.own // self.broad]))
+        self.near_groups = self._touched(self.near // self.broad)
 
     def _flat(self, low: Tensor, high: Tensor) -> Tensor:
         """Where in the tile, written as one row, each query's keys from `low` up to `high` are."""
-        found = []
-        for more in range(int((high - low).max())):
-            slot = self.slots.of(low + more) - self.first
-            inside = (low + more < high) & (slot >= 0) & (slot < self.high)
-            found.append((slot * self.broad + torch.arange(self.broad))[inside])
-        return torch.cat(found)
+        flat = []
+        for offset in range(int((high - low).max())):
+            slot = self.slots.of(low + offset) - self.first
+            inside = (low + offset < high) & (slot >= 0) & (slot < self.high)
+            flat.append((slot * self.broad + torch.arange(self.broad))[inside])
+        return torch.cat(flat)
 
     def _touched(self, slots: Tensor) -> slice:
         """The fews that these slots are in, and those between."""
         if not len(slots):
             return slice(0, 0)
-        return slice(int(slots.min()) // self.few, int(slots.max()) // self.few + 1)
+        return slice(int(slots.min()) // self.group, int(slots.max()) // self.group + 1)
 
     def start(self, logs: Tensor) -> Tensor:
         """Hide the future; gives the largest of each few, (fews, R)."""
         if len(self.future):
-            logs[self.seen :].add_(self.future)
-        return logs.view(-1, self.few, self.broad).amax(1)
+            logs[self.visible_to_all :].add_(self.future)
+        return logs.view(-1, self.group, self.broad).amax(1)
 
-    def left(self, shares: Tensor) -> Tensor:
+    def linkable(self, shares: Tensor) -> Tensor:
         """What every query gives to keys that aren't closed, (R,)."""
-        if not len(self.closed):
+        if not len(self.excluded):
             return shares.sum(0)
-        taken = shares[self.closed]
+        saved = shares[self.excluded]
         # 1 − taken would be nothing but rounding where all is taken.
-        found = shares.index_fill_(0, self.closed, 0.0).sum(0)
-        shares[self.closed] = taken
-        return found
+        total = shares.index_fill_(0, self.excluded, 0.0).sum(0)
+        shares[self.excluded] = saved
+        return total
 
-    def leave_out_special(self, logs: Tensor, shares: Tensor) -> None:
+    def drop_special(self, logs: Tensor, shares: Tensor) -> None:
         """Take out special queries."""
         if len(self.special):
             logs.index_fill_(1, self.special, HIDDEN)
@@ -305,26 +305,26 @@ class _Tile:
 
     def close(self, logs: Tensor, largest: Tensor) -> None:
         """Take out the keys that can't be linked to, and each query's own."""
-        if len(self.closed):
-            logs.index_fill_(0, self.closed, HIDDEN)
-        self._take_out(self.own, self.closing, logs, largest)
+        if len(self.excluded):
+            logs.index_fill_(0, self.excluded, HIDDEN)
+        self._hide_flat(self.own, self.excluded_groups, logs, largest)
 
-    def _take_out(self, flat: Tensor, touched: slice, logs: Tensor, largest: Tensor) -> None:
+    def _hide_flat(self, flat: Tensor, touched: slice, logs: Tensor, largest: Tensor) -> None:
         if len(flat):
             logs.view(-1).index_fill_(0, flat, HIDDEN)
         if touched.start < touched.stop:
-            slots = logs[touched.start * self.few : touched.stop * self.few]
-            torch.amax(slots.view(-1, self.few, self.broad), 1, out=largest[touched])
+            slots = logs[touched.start * self.group : touched.stop * self.group]
+            torch.amax(slots.view(-1, self.group, self.broad), 1, out=largest[touched])
 
     def most(self, logs: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
         """Of every query the largest log, and its slot, (R,)."""
-        found, few = largest.max(0)
-        inside = logs.view(-1, self.few, self.broad).gather(0, few.expand(1, self.few, self.broad))[0]
-        return found, self.first + few * self.few + inside.max(0).indices
+        top, group = largest.max(0)
+        inside = logs.view(-1, self.group, self.broad).gather(0, group.expand(1, self.group, self.broad))[0]
+        return top, self.first + group * self.group + inside.max(0).indices
 
-    def most_away(self, found: Tensor, logs: Tensor, largest: Tensor) -> Tensor:
+    def most_away(self, top: Tensor, logs: Tensor, largest: Tensor) -> Tensor:
         """Of every query the largest log of a key that is no neighbour, where `found` is that of any."""
-        if not len(self.beside):
-            return found
-        self._take_out(self.beside, self.hiding, logs, largest)
+        if not len(self.near):
+            return top
+        self._hide_flat(self.near, self.near_groups, logs, largest)
         return largest.amax(0)

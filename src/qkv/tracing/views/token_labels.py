@@ -86,7 +86,7 @@ class Tokens:
         groups: list[Group] = []
         text, first, end = "", 0, 0
         for piece, begin, stop in self.whole:
-            if text and (any(self.special[begin:stop]) or any(self.special[first:end]) or _parts(text, piece)):
+            if text and (any(self.special[begin:stop]) or any(self.special[first:end]) or _is_word_end(text, piece)):
                 groups.append((show(text), first, end))
                 text, first = "", begin
             text, end = text + piece, stop
@@ -103,8 +103,8 @@ class Tokens:
         pieces[first : last + 1] = [*pieces[first + 1 : last + 1], end]
         special[first : last + 1] = [*special[first + 1 : last + 1], True]
         moved = [(text, a - 1, b - 1) for text, a, b in self.whole if first < a <= last]
-        kept = [group for group in self.whole if not first <= group[1] <= last]
-        whole = sorted([*moved, (end, last, last + 1), *kept], key=lambda group: group[1])
+        padding_groups = [group for group in self.whole if not first <= group[1] <= last]
+        whole = sorted([*moved, (end, last, last + 1), *padding_groups], key=lambda group: group[1])
         return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
 
     def find(self, word: str) -> int:
@@ -113,10 +113,10 @@ class Tokens:
         >>> Tokens(("The", " cat", " and", " the", " cat", "s")).find("and")
         2
         """
-        places = self.places(word)
-        if len(places) > 1:
-            raise self._several(word.strip(), places)
-        return places[0]
+        positions = self.places(word)
+        if len(positions) > 1:
+            raise self._ambiguous(word.strip(), positions)
+        return positions[0]
 
     def is_part_of_character(self, word: str) -> bool:
         """True for the numbered label of a token that is only a part of a character.
@@ -147,43 +147,43 @@ class Tokens:
         >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).places("我")
         [1]
         """
-        wanted, which = word.strip(), None
-        if chosen := re.fullmatch(r"(.+)#(\d+)", wanted):
-            wanted, which = chosen[1], int(chosen[2])
-        wanted = unicodedata.normalize("NFC", wanted)
+        label, which = word.strip(), None
+        if numbered := re.fullmatch(r"(.+)#(\d+)", label):
+            label, which = numbered[1], int(numbered[2])
+        label = unicodedata.normalize("NFC", label)
         labels = zip(self.shown, self.numbered, strict=True)
-        places = [i for i, names in enumerate(labels) if wanted in map(_nfc, names)] or self._in_a_row(wanted)
-        if not places and re.fullmatch(r"-?\d+", wanted) and -len(self) <= int(wanted) < len(self):
-            return [int(wanted) % len(self)]
-        if not places and (places := self._inside(wanted)):
-            taken = [places[which - 1]] if which is not None and 1 <= which <= len(places) else places
-            tokens = ", ".join(f"{i} ({self.numbered[i]})" for i in taken)
+        positions = [i for i, names in enumerate(labels) if label in map(_nfc, names)] or self._joined(label)
+        if not positions and re.fullmatch(r"-?\d+", label) and -len(self) <= int(label) < len(self):
+            return [int(label) % len(self)]
+        if not positions and (positions := self._ends_inside(label)):
+            used = [positions[which - 1]] if which is not None and 1 <= which <= len(positions) else positions
+            tokens = ", ".join(f"{i} ({self.numbered[i]})" for i in used)
             warnings.warn(
-                Notice("{word} is not a token by itself; used instead: {tokens}", word=wanted, tokens=tokens),
+                Notice("{word} is not a token by itself; used instead: {tokens}", word=label, tokens=tokens),
                 stacklevel=2,
             )
-        if not places:
-            raise self._unknown(word, wanted)
+        if not positions:
+            raise self._unknown(word, label)
         if which is None:
-            return places
-        if not 1 <= which <= len(places):
-            raise self._several(wanted, places)
-        return [places[which - 1]]
+            return positions
+        if not 1 <= which <= len(positions):
+            raise self._ambiguous(label, positions)
+        return [positions[which - 1]]
 
-    def _in_a_row(self, wanted: str) -> list[int]:
+    def _joined(self, label: str) -> list[int]:
         """The last token of each word, or run of words or characters, that has this text."""
-        if places := [end - 1 for label, _, end in self.words if _nfc(label) == wanted]:
-            return places
-        runs = [_nfc(_signs(text)) for text, _, _ in self.whole]
+        if positions := [end - 1 for word_label, _, end in self.words if _nfc(word_label) == label]:
+            return positions
+        runs = [_nfc(_visible_whitespace(text)) for text, _, _ in self.whole]
         for first in range(len(runs)):
             joined = ""
-            for last in range(first, min(first + len(wanted), len(runs))):
+            for last in range(first, min(first + len(label), len(runs))):
                 joined += runs[last]
-                if joined == wanted:
-                    places.append(self.whole[last][2] - 1)
-        return places
+                if joined == label:
+                    positions.append(self.whole[last][2] - 1)
+        return positions
 
-    def _inside(self, wanted: str) -> list[int]:
+    def _ends_inside(self, label: str) -> list[int]:
         """The token in which each occurrence ends that begins and ends where a word or a 汉字 does.
 
         So 河 is in 的河, but "at" is not in "cat".
@@ -193,26 +193,26 @@ class Tokens:
         for piece, first, end in self.whole:
             text += "\0" * len(piece) if any(self.special[first:end]) else piece
             ends.append(len(text))
-        cuts = {0, len(text)} | {i for i in range(1, len(text)) if _cut(text[i - 1], text[i])}
-        spans = [match.span() for match in re.finditer(re.escape(wanted), text) if wanted]
-        places = [self.whole[bisect_left(ends, end)][2] - 1 for begin, end in spans if {begin, end} <= cuts]
-        return list(dict.fromkeys(places))
+        cuts = {0, len(text)} | {i for i in range(1, len(text)) if _is_boundary(text[i - 1], text[i])}
+        spans = [match.span() for match in re.finditer(re.escape(label), text) if label]
+        positions = [self.whole[bisect_left(ends, end)][2] - 1 for begin, end in spans if {begin, end} <= cuts]
+        return list(dict.fromkeys(positions))
 
-    def _unknown(self, word: str, wanted: str) -> NoSuchToken:
-        labels = list(dict.fromkeys([label for label, _, _ in self.words] + self.numbered))
-        near = [label for label in labels if wanted and wanted in label][:3]
-        near = near or difflib.get_close_matches(wanted, labels, n=3, cutoff=0.5)
-        if near:
-            return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=all_of(near))
-        some = all_of([*labels[:12], *(["…"] if len(labels) > 12 else [])])
-        return NoSuchToken("{word} is not a token of the text, whose tokens are: {tokens}", word=word, tokens=some)
+    def _unknown(self, word: str, label: str) -> NoSuchToken:
+        labels = list(dict.fromkeys([name for name, _, _ in self.words] + self.numbered))
+        similar = [name for name in labels if label and label in name][:3]
+        similar = similar or difflib.get_close_matches(label, labels, n=3, cutoff=0.5)
+        if similar:
+            return NoSuchToken("{word} is not a token of the text; near ones: {near}", word=word, near=all_of(similar))
+        sample = all_of([*labels[:12], *(["…"] if len(labels) > 12 else [])])
+        return NoSuchToken("{word} is not a token of the text, whose tokens are: {tokens}", word=word, tokens=sample)
 
-    def _several(self, word: str, places: list[int]) -> Problem:
+    def _ambiguous(self, word: str, positions: list[int]) -> Problem:
         return Problem(
             "{word} occurs {n} times, at {places}: say which, as in  {word}#2  or  the number of the token",
             word=word,
-            n=len(places),
-            places=", ".join(map(str, places)),
+            n=len(positions),
+            places=", ".join(map(str, positions)),
         )
 
 
@@ -222,7 +222,7 @@ def show(piece: str) -> str:
     >>> show(" cat"), show("\\n\\n"), show("  "), show("\u200d")
     ('cat', '⏎⏎', '␣␣', 'U+200D')
     """
-    label = _signs(piece)
+    label = _visible_whitespace(piece)
     if any(unicodedata.category(c) not in ("Cf", "Cc", "Zl", "Zp", "Zs", "Mn") for c in label):
         return plain(label)
     return " ".join(f"U+{ord(c):04X}" for c in label)
@@ -232,12 +232,12 @@ def _nfc(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def _signs(piece: str) -> str:
+def _visible_whitespace(piece: str) -> str:
     signs = piece.replace("\n", "⏎").replace("\r", "␍").replace("\t", "⇥")
     return signs.strip(" ") or "␣" * len(signs)
 
 
-def _parts(before: str, after: str) -> bool:
+def _is_word_end(before: str, after: str) -> bool:
     """Does a word end between these two?"""
     a, b = before[-1], after[0]
     if a.isspace() != b.isspace():
@@ -246,15 +246,15 @@ def _parts(before: str, after: str) -> bool:
         return True
     if unicodedata.category(b)[0] == "M" or b in "\u200d\ufe0f" or a == "\u200d":
         return False
-    return _kind(a) != _kind(b) and not before.isspace()
+    return _char_class(a) != _char_class(b) and not before.isspace()
 
 
-def _cut(a: str, b: str) -> bool:
+def _is_boundary(a: str, b: str) -> bool:
     """True if a word may begin or end between these two characters."""
-    return a.isspace() or b.isspace() or "\0" in (a, b) or _parts(a, b)
+    return a.isspace() or b.isspace() or "\0" in (a, b) or _is_word_end(a, b)
 
 
-def _kind(c: str) -> str:
+def _char_class(c: str) -> str:
     if c in "'’":
         return "w"
     return "w" if c.isalnum() or c == "_" or unicodedata.category(c)[0] == "M" else "p"

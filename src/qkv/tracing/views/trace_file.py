@@ -38,7 +38,7 @@ from .traces import Trace
 FORMAT = "qkv trace 1"
 Tensors = dict[str, torch.Tensor]
 # What the header says of a call; its tensors, by name, that may be kept in half precision; and those kept as they are.
-_Kept = tuple[Header, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]
+_StoredCall = tuple[Header, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]
 # What a file that is no trace can lead to.
 WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
@@ -49,17 +49,22 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     tensors: Tensors = {}
     calls: Header = {}
     for part, layers in trace.calls.items():
-        each = []
+        descriptions = []
         for i, call in zip(trace.layers(part), layers, strict=True):
             name = f"{part}.{i}"
-            told, kept, exact = _mixing(call) if isinstance(call, Mixing) else _attention(name, call)
+            description, tensors_of, exact_tensors = (
+                _mixing(call) if isinstance(call, Mixing) else _attention(name, call)
+            )
             if name in trace.outputs:
-                kept["o"] = trace.outputs[name].weight
-            tensors |= {f"{name}.{what}": t.to(dtype) for what, t in kept.items() if t is not None}
-            tensors |= {f"{name}.{what}": t for what, t in exact.items() if t is not None}
-            each.append(told)
+                tensors_of["o"] = trace.outputs[name].weight
+            tensors |= {f"{name}.{what}": t.to(dtype) for what, t in tensors_of.items() if t is not None}
+            tensors |= {f"{name}.{what}": t for what, t in exact_tensors.items() if t is not None}
+            descriptions.append(description)
         # Layers that are all alike, as most are, are described once.
-        calls[part] = {"layers": len(each), "each": each[:1] if all(one == each[0] for one in each) else each}
+        calls[part] = {
+            "layers": len(descriptions),
+            "each": descriptions[:1] if all(each == descriptions[0] for each in descriptions) else descriptions,
+        }
     for part, numbers in trace.numbers.items():
         calls[part]["numbers"] = list(numbers)
     tokens = {}
@@ -93,10 +98,12 @@ def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("qkv", "{}"))
-            found = header.get("format") if isinstance(header, dict) else None
-            if found != FORMAT:
-                found = str(found)[:80] if found else Message("no trace")
-                raise Problem("{file} is {found}; this version reads {known}", file=path, found=found, known=FORMAT)
+            file_format = header.get("format") if isinstance(header, dict) else None
+            if file_format != FORMAT:
+                file_format = str(file_format)[:80] if file_format else Message("no trace")
+                raise Problem(
+                    "{file} is {found}; this version reads {known}", file=path, found=file_format, known=FORMAT
+                )
             slices = {name: file.get_slice(name) for name in file.keys()}
             check(header, {name: (tuple(s.get_shape()), str(s.get_dtype())) for name, s in slices.items()})
             arrays = {name: file.get_tensor(name) for name in slices}
@@ -127,23 +134,27 @@ def load(path: Path) -> Trace:
         tensors = {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
         calls: dict[str, list[Call | Mixing]] = {}
         outputs = {}
-        numbers = {part: tuple(told["numbers"]) for part, told in header["calls"].items() if "numbers" in told}
-        for part, told in header["calls"].items():
+        numbers = {
+            part: tuple(description["numbers"])
+            for part, description in header["calls"].items()
+            if "numbers" in description
+        }
+        for part, description in header["calls"].items():
             calls[part] = []
-            for at, i in enumerate(numbers.get(part, range(told["layers"]))):
-                name, each = f"{part}.{i}", told["each"][at if len(told["each"]) > 1 else 0]
+            for index, i in enumerate(numbers.get(part, range(description["layers"]))):
+                name, layer = f"{part}.{i}", description["each"][index if len(description["each"]) > 1 else 0]
                 if part == "mixers":
                     q, k, v, decay = (tensors[f"{name}.{what}"] for what in ("q", "k", "v", "decay"))
-                    write, keep, resets = (tensors.get(f"{name}.{what}") for what in ("write", "real", "resets"))
-                    mixing = Mixing(q, k, v, decay, each["scale"], write, None, keep, resets, f"decoder.{i}")
+                    write, real, resets = (tensors.get(f"{name}.{what}") for what in ("write", "real", "resets"))
+                    mixing = Mixing(q, k, v, decay, layer["scale"], write, None, real, resets, f"decoder.{i}")
                     calls[part].append(mixing)
                     continue
                 q, k, v = (tensors[f"{name}.{what}"] for what in "qkv")
                 bias, distances, sinks, o = (tensors.get(f"{name}.{w}") for w in ("bias", "distances", "sinks", "o"))
                 bias = bias if distances is None else _spread(distances, q.shape[2], k.shape[2])
-                mask = _mask(name, each["mask"], tensors)
+                mask = _mask(name, layer["mask"], tensors)
                 mask.check(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-                calls[part].append(Call(q, k, v, mask, each["scale"], bias, each["softcap"], sinks, name))
+                calls[part].append(Call(q, k, v, mask, layer["scale"], bias, layer["softcap"], sinks, name))
                 if o is not None:
                     outputs[name] = Projection(o)
         sides = {part: header["tokens"][part] for part in calls}
@@ -170,47 +181,47 @@ def _tokens(plain: Header) -> Tokens:
     return Tokens(tuple(plain["pieces"]), tuple(plain["special"]), tuple(plain["ids"]), whole)
 
 
-def _mixing(call: Mixing) -> _Kept:
+def _mixing(call: Mixing) -> _StoredCall:
     """A mixer's. Logarithms of decays are summed over the text: never in half."""
-    kept = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
+    tensors = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
     exact = {"decay": call.decay.float(), "real": call.keep, "resets": call.resets}
-    return {"scale": call.scale, "softcap": None, "mask": []}, kept, exact
+    return {"scale": call.scale, "softcap": None, "mask": []}, tensors, exact
 
 
-def _attention(name: str, call: Call) -> _Kept:
+def _attention(name: str, call: Call) -> _StoredCall:
     """An attention's. The mask as words, its lengths and marks as tensors; dense where it has no such form."""
-    kept = {"q": call.q, "k": call.k, "v": call.v, "sinks": call.sinks}
+    tensors = {"q": call.q, "k": call.k, "v": call.v, "sinks": call.sinks}
     exact: dict[str, torch.Tensor | None] = {}
     if call.bias is not None:
         distances = distances_of(call.bias)
         exact = {"bias": call.bias.float()} if distances is None else {"distances": distances.float()}
-    told: list[list[object]] = []
+    mask: list[list[object]] = []
     terms = call.mask.terms()
     if not all(isinstance(rule, Full | Band | Padding) for rule in terms):
-        told, exact["mask"], terms = [["dense"]], call.allowed(), ()
+        mask, exact["mask"], terms = [["dense"]], call.allowed(), ()
     for rule in terms:
         if isinstance(rule, Band):
-            told.append(["band", rule.left, rule.right])
+            mask.append(["band", rule.left, rule.right])
         elif isinstance(rule, Padding):
             kind = "real" if rule.lengths is None else "lengths"
-            exact[f"{kind}{len(told)}"] = torch.as_tensor(getattr(rule, kind))
-            told.append([kind, f"{name}.{kind}{len(told)}"])
-    return {"scale": call.scale, "softcap": call.softcap, "mask": told}, kept, exact
+            exact[f"{kind}{len(mask)}"] = torch.as_tensor(getattr(rule, kind))
+            mask.append([kind, f"{name}.{kind}{len(mask)}"])
+    return {"scale": call.scale, "softcap": call.softcap, "mask": mask}, tensors, exact
 
 
-def _mask(name: str, told: list[list[Any]], tensors: Tensors) -> Mask:
-    made = masks.full()
-    for kind, *values in told:
+def _mask(name: str, description: list[list[Any]], tensors: Tensors) -> Mask:
+    mask = masks.full()
+    for kind, *values in description:
         if kind == "dense":
-            made = made & masks.dense(tensors[f"{name}.mask"])
+            mask = mask & masks.dense(tensors[f"{name}.mask"])
         elif kind == "band":
-            left, right = values
+            behind, ahead = values
             if any(side is not None and (type(side) is not int or abs(side) >= 2**31) for side in values):
-                raise Problem("{name}: a band from {left} to {right} is no mask", name=name, left=left, right=right)
-            made = made & Band(left, right)
+                raise Problem("{name}: a band from {left} to {right} is no mask", name=name, left=behind, right=ahead)
+            mask = mask & Band(behind, ahead)
         else:
-            made = made & masks.padding(tensors[values[0]])
-    return made
+            mask = mask & masks.padding(tensors[values[0]])
+    return mask
 
 
 def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
@@ -218,8 +229,8 @@ def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
     table = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
     if table.shape[0] != 1 or 1 in table.shape[2:]:
         return None
-    kept = torch.cat([table[0, :, 1:, 0].flip(-1), table[0, :, 0]], -1)  # from −(N−1) to M−1
-    return kept if torch.equal(_spread(kept, table.shape[2], table.shape[3]), table) else None
+    distances = torch.cat([table[0, :, 1:, 0].flip(-1), table[0, :, 0]], -1)  # from −(N−1) to M−1
+    return distances if torch.equal(_spread(distances, table.shape[2], table.shape[3]), table) else None
 
 
 def _spread(distances: torch.Tensor, n: int, m: int) -> torch.Tensor:

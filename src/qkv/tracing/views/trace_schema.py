@@ -172,17 +172,17 @@ def _layer_size(name: str, schema: dict[str, TensorSchema], declared: Declared) 
 
 def _check_tokens(part: str, which: str, items: list[Header], batch: int, length: int) -> None:
     """Refuse what are not the tokens of `batch` texts of this length."""
-    right = isinstance(items, list) and len(items) == batch
-    _require(right, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
+    is_valid = isinstance(items, list) and len(items) == batch
+    _require(is_valid, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
     for item in items:
         _require(fits(item, TOKENS), Message("{part}: {which} are no tokens", part=part, which=which))
         count = len(item["pieces"])
-        right = count == length and len(item["special"]) in (0, length) and len(item["ids"]) <= length
-        told = dict(part=part, length=length, which=which, count=count)
-        _require(right, Message("{part} has {length} {which}, {count} tokens", **told))
+        is_valid = count == length and len(item["special"]) in (0, length) and len(item["ids"]) <= length
+        values = dict(part=part, length=length, which=which, count=count)
+        _require(is_valid, Message("{part} has {length} {which}, {count} tokens", **values))
         for text, first, end in item["whole"]:
-            right = fits([text], [str]) and fits([first, end], [int]) and 0 <= first < end <= length
-            _require(right, Message("{part}: wrong tokens", part=part))
+            is_valid = fits([text], [str]) and fits([first, end], [int]) and 0 <= first < end <= length
+            _require(is_valid, Message("{part}: wrong tokens", part=part))
 
 
 def _has_experts(experts: Any, declared: Declared) -> bool:

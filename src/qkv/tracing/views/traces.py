@@ -115,7 +115,7 @@ class Trace:
     def call(self, layer: int, part: str | None = None) -> Call | Mixing:
         """What the attention (a `Call`) or the mixer (a `Mixing`) of one layer received."""
         part = self._part(part)
-        return self.calls[part][self._at(part, layer)]
+        return self.calls[part][self._layer_index(part, layer)]
 
     def n_head(self, part: str | None = None, layer: int | None = None) -> int:
         """Heads of a layer; where none is named, of the layer of the part that has most."""
@@ -135,7 +135,7 @@ class Trace:
         >>> Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors")).expert_layers
         ()
         """
-        return tuple(int(name.split(".")[1]) for name in self.routing if name.startswith(self._mixed()))
+        return tuple(int(name.split(".")[1]) for name in self.routing if name.startswith(self._expert_side()))
 
     def experts(self, layer: int, *, part: str | None = None, batch: int = 0) -> Routed:
         """Which experts each token took in a layer, best first, and their shares.
@@ -143,21 +143,21 @@ class Trace:
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
         >>> _ = torch.manual_seed(0)
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2, experts={"count": 4})), [3, 1, 4])
-        >>> made.experts(0).chosen.shape, made.experts(0).shares.sum(1).round(3)
+        >>> recorded = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2, experts={"count": 4})), [3, 1, 4])
+        >>> recorded.experts(0).chosen.shape, recorded.experts(0).shares.sum(1).round(3)
         ((3, 2), array([1., 1., 1.], dtype=float32))
         """
-        part = self._mixed() if part is None else part
+        part = self._expert_side() if part is None else part
         if not self.routing:
             raise Problem("this model has no experts: each of its layers has one feed-forward for all tokens")
         if f"{part}.{layer}" not in self.routing:
             raise Problem(
                 "layer {layer} has no experts; these have: {layers}", layer=layer, layers=all_of(self.expert_layers)
             )
-        found, item = self.routing[f"{part}.{layer}"], self._item(part, batch)
-        return Routed(found.chosen[item].cpu().numpy(), found.shares[item].float().cpu().numpy(), found.count)
+        routing, item = self.routing[f"{part}.{layer}"], self._item(part, batch)
+        return Routed(routing.chosen[item].cpu().numpy(), routing.shares[item].float().cpu().numpy(), routing.count)
 
-    def _mixed(self) -> str:
+    def _expert_side(self) -> str:
         """The side of the model that has experts."""
         return next((name.split(".")[0] for name in self.routing), "decoder")
 
@@ -181,10 +181,10 @@ class Trace:
         """
         if bins is not None and (rows is not None or cols is not None or words):
             raise Problem("bins pools the whole map: leave rows, cols and words out")
-        chosen = range(self.n_head(part, layer)) if head is None else [head]
-        heads = (self.head(layer, h, part, batch) for h in chosen)
-        made = sum(one.weights(rows, cols).float() if bins is None else one.pooled(bins, pool) for one in heads)
-        table = (made / len(chosen)).numpy()  # type: ignore[union-attr]
+        indices = range(self.n_head(part, layer)) if head is None else [head]
+        heads = (self.head(layer, h, part, batch) for h in indices)
+        total = sum(view.weights(rows, cols).float() if bins is None else view.pooled(bins, pool) for view in heads)
+        table = (total / len(indices)).numpy()  # type: ignore[union-attr]
         if not words:
             return table
         if rows is not None or cols is not None:
@@ -193,37 +193,37 @@ class Trace:
 
     def row(self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
         """Where one query looks: its share of every key (M,)."""
-        place = self.place(query, part, batch)
-        return self.head(layer, head, part, batch).weights([place])[0].float().numpy()
+        index = self.place(query, part, batch)
+        return self.head(layer, head, part, batch).weights([index])[0].float().numpy()
 
     def column(self, layer: int, head: int, key: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
         """Who looks at one key: its share in every query's row (N,)."""
-        place = self.place(key, part, batch, keys=True)
-        return self.head(layer, head, part, batch).column(place).float().numpy()
+        index = self.place(key, part, batch, keys=True)
+        return self.head(layer, head, part, batch).column(index).float().numpy()
 
     def steps(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
     ) -> Steps | MixerSteps:
         """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
-        one = self._whole(layer, head, part, batch)
-        if isinstance(one.call, Mixing):
-            return _mixer_steps(one.call, self.tokens(part, batch).numbered)
+        view = self._head_with_qkv(layer, head, part, batch)
+        if isinstance(view.call, Mixing):
+            return _mixer_steps(view.call, self.tokens(part, batch).numbered)
         rows = None if query is None else [self.place(query, part, batch)]
-        call = one.call
-        asking, asked = self.tokens(part, batch).numbered, self.tokens(part, batch, keys=True).numbered
-        bias = None if call.bias is None else call.bias.expand(1, 1, one.n, one.m)[0, 0].double().numpy()
+        call = view.call
+        query_names, key_names = self.tokens(part, batch).numbered, self.tokens(part, batch, keys=True).numbered
+        bias = None if call.bias is None else call.bias.expand(1, 1, view.n, view.m)[0, 0].double().numpy()
         q = call.q[0, 0].double().numpy()
         return from_qkv(
             q if rows is None else q[rows],
             call.k[0, 0].double().numpy(),
             call.v[0, 0].double().numpy(),
-            mask=one.allowed(rows).numpy(),
+            mask=view.allowed(rows).numpy(),
             scale=call.scale,
             bias=bias if bias is None or rows is None else bias[rows],
             softcap=call.softcap,
             sinks=None if call.sinks is None else call.sinks.reshape(1).double().numpy(),
-            names=asking if rows is None else [asking[i] for i in rows],
-            memory_names=asked,
+            names=query_names if rows is None else [query_names[i] for i in rows],
+            memory_names=key_names,
         )
 
     def difference(
@@ -233,18 +233,18 @@ class Trace:
 
         Of one query, or of all; a long text's are compared on 64 of them, so that no n×n matrix is made.
         """
-        one = self._whole(layer, head, part, batch)
-        if isinstance(one.call, Mixing):
-            exact = one.call.mapped(Tensor.double).run("recurrent", 1)[0]
-            return float((one.call.run("chunkwise", 64)[0].double() - exact).abs().max())
-        if query is None and one.n > 512:
-            places = range(0, one.n, one.n // 64)
-            return max(self.difference(layer, head, place, part=part, batch=batch) for place in places)
+        view = self._head_with_qkv(layer, head, part, batch)
+        if isinstance(view.call, Mixing):
+            exact = view.call.mapped(Tensor.double).run("recurrent", 1)[0]
+            return float((view.call.run("chunkwise", 64)[0].double() - exact).abs().max())
+        if query is None and view.n > 512:
+            queries = range(0, view.n, view.n // 64)
+            return max(self.difference(layer, head, i, part=part, batch=batch) for i in queries)
         rows = None if query is None else [self.place(query, part, batch)]
-        call = one.call
+        call = view.call
         q = call.q if rows is None else call.q[:, :, rows]
-        mask = masks.dense(one.allowed(rows)[None, None])
-        bias = call.bias if call.bias is None or rows is None else call.bias.expand(1, 1, one.n, one.m)[:, :, rows]
+        mask = masks.dense(view.allowed(rows)[None, None])
+        bias = call.bias if call.bias is None or rows is None else call.bias.expand(1, 1, view.n, view.m)[:, :, rows]
         sinks = None if call.sinks is None else call.sinks.reshape(1)
         with torch.no_grad():
             kernel = attend(q, call.k, call.v, mask, scale=call.scale, bias=bias, softcap=call.softcap, sinks=sinks)
@@ -259,16 +259,16 @@ class Trace:
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
-        >>> made.rotation(0, 1, 2)[:, 0].round(2)
+        >>> recorded = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> recorded.rotation(0, 1, 2)[:, 0].round(2)
         array([2.  , 0.02], dtype=float32)
         """
         part, turning = self._part(part), self.turning
         if turning is None or part in ("cross", "mixers"):
             return None
-        place, half = self.place(query, part, batch), len(turning.frequencies)
-        after = self.head(layer, head, part, batch).call.q[0, 0, place, : 2 * half].double()
-        angles = torch.tensor(turning.frequencies, dtype=torch.float64) * place
+        index, half = self.place(query, part, batch), len(turning.frequencies)
+        after = self.head(layer, head, part, batch).call.q[0, 0, index, : 2 * half].double()
+        angles = torch.tensor(turning.frequencies, dtype=torch.float64) * index
         a, b = after[:half] / turning.stretch, after[half:] / turning.stretch
         before = torch.stack([a * angles.cos() + b * angles.sin(), b * angles.cos() - a * angles.sin()], 1)
         return torch.cat([angles[:, None], before, after.view(2, half).T], 1).float().numpy()
@@ -280,13 +280,13 @@ class Trace:
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
-        >>> made.contribution(0, 1, 2).shape
+        >>> recorded = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> recorded.contribution(0, 1, 2).shape
         (8,)
         """
         part = self._part(part)
-        one = self._whole(layer, head, part, batch)
-        mixed = one.weights([self.place(query, part, batch)])[0].float() @ one.call.v[0, 0].float()
+        view = self._head_with_qkv(layer, head, part, batch)
+        mixed = view.weights([self.place(query, part, batch)])[0].float() @ view.call.v[0, 0].float()
         return (self._slice(part, layer, head) @ mixed).numpy()
 
     def norms(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> Floats:
@@ -294,14 +294,14 @@ class Trace:
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
-        >>> made.norms(0, 1).shape
+        >>> recorded = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> recorded.norms(0, 1).shape
         (3, 3)
         """
         part = self._part(part)
-        one = self._whole(layer, head, part, batch)
-        carried = (one.call.v[0, 0].float() @ self._slice(part, layer, head).T).norm(dim=-1)  # (M,)
-        return (one.weights().float() * carried).numpy()
+        view = self._head_with_qkv(layer, head, part, batch)
+        added = (view.call.v[0, 0].float() @ self._slice(part, layer, head).T).norm(dim=-1)  # (M,)
+        return (view.weights().float() * added).numpy()
 
     def rollout(self, *, part: str | None = None, batch: int = 0) -> Floats:
         """Attention followed through all layers (N, N): half of each layer is its heads' mean, half the residual."""
@@ -357,16 +357,16 @@ class Trace:
             )
         return self._heads[key]
 
-    def _whole(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixerHead:
+    def _head_with_qkv(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixerHead:
         """One head with its q, k and v; refuses one that was kept as weights alone."""
-        one = self.head(layer, head, part, batch)
-        if one.bare:
+        view = self.head(layer, head, part, batch)
+        if view.bare:
             raise Problem(
                 "this trace of {model} holds the weights alone (--eager): there are no q, k and v to show steps, "
                 "outputs or contributions from; maps, rows, links and patterns are all there",
                 model=self.model or "?",
             )
-        return one
+        return view
 
     @property
     def bare(self) -> bool:
@@ -388,9 +388,9 @@ class Trace:
         >>> from tempfile import TemporaryDirectory
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
-        >>> made = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
+        >>> recorded = trace(Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)), [3, 1, 4])
         >>> with TemporaryDirectory() as folder:
-        ...     made.save(Path(folder, "trace.safetensors"))
+        ...     recorded.save(Path(folder, "trace.safetensors"))
         ...     print(Trace.load(Path(folder, "trace.safetensors")))
         <Trace of a model: decoder 1 × 2 heads, 3 tokens>
         """
@@ -436,7 +436,7 @@ class Trace:
             )
         return part
 
-    def _at(self, part: str, layer: int) -> int:
+    def _layer_index(self, part: str, layer: int) -> int:
         """Where a layer of the model stands among those that attend."""
         layers = self.layers(part)
         if layer not in layers:

@@ -48,11 +48,11 @@ def view(
     return WordMap(weights, queries, keys, allowed, (special[0], special[1]))
 
 
-def stand(tokens: Tokens, word: int | str, by: str = "characters") -> tuple[int, Group]:
+def locate_word(tokens: Tokens, word: int | str, by: str = "characters") -> tuple[int, Group]:
     """The group that a word is in, or ends in: its number, and the group itself.
 
-    >>> stand(Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))), "我")
+    >>> locate_word(Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))), "我")
     (0, ('我', 0, 2))
     """
-    place = tokens.find(word) if isinstance(word, str) else word
-    return next((i, group) for i, group in enumerate(tokens.groups(by)) if group[1] <= place < group[2])
+    index = tokens.find(word) if isinstance(word, str) else word
+    return next((i, group) for i, group in enumerate(tokens.groups(by)) if group[1] <= index < group[2])
