@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.formats.test_families import BIASED, CASES, TRANSLATORS, asked, ours, said, texts, theirs
+from tests.formats.test_families import BIASED, CASES, TRANSLATORS, logits_of, model_inputs, ours, texts, theirs
 
 from ._measure import Row, publish
 
@@ -39,7 +39,7 @@ def _both(name: str, model: torch.nn.Module, their: torch.nn.Module) -> Iterator
             wanted = their(input_ids=ids, attention_mask=kept.long(), decoder_input_ids=target).logits
             yield model(target, ids, source_mask=kept), wanted
         else:
-            yield model(ids, mask=kept, at=at)[kept], said(their(**asked(name, ids, kept, at)))[kept]
+            yield model(ids, mask=kept, at=at)[kept], logits_of(their(**model_inputs(name, ids, kept, at)))[kept]
 
 
 def main() -> None:

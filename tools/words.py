@@ -29,7 +29,7 @@ HEADER = re.compile(
     re.MULTILINE,
 )
 # The functions and classes of i18n.py (with subclasses), and the page's `say`, that take a sentence.
-KEYWORDS = "_ say echo Message Problem Notice Foreign NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer Unread broken".split()
+KEYWORDS = "_ say echo Message Problem Notice Unsupported NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer UnsupportedValue broken".split()
 ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "Wrong": 2}  # which of its arguments is the sentence
 
 

@@ -20,7 +20,7 @@ from qkv.generation import batching
 from qkv.i18n import Notice, Problem
 from qkv.model import word_loss
 from qkv.text import Bytes, Characters
-from tests.formats.files import made
+from tests.formats.files import hf_model
 from tests.formats.test_families import exactly
 
 TOKENIZER = Bytes.make(special=["pad", "bos", "eos"])
@@ -49,10 +49,10 @@ def pegasus():
 
 
 MODELS = {
-    "llama": lambda: made("llama", vocab_size=TOKENIZER.vocab, max_position_embeddings=23),
-    "gpt2": lambda: made("gpt2", vocab_size=TOKENIZER.vocab, n_positions=23),
+    "llama": lambda: hf_model("llama", vocab_size=TOKENIZER.vocab, max_position_embeddings=23),
+    "gpt2": lambda: hf_model("gpt2", vocab_size=TOKENIZER.vocab, n_positions=23),
     "t5": t5,
-    "marian": lambda: made("marian", **SIZES, decoder_start_token_id=PAD, forced_eos_token_id=EOS),
+    "marian": lambda: hf_model("marian", **SIZES, decoder_start_token_id=PAD, forced_eos_token_id=EOS),
     # Layouts that qkv doesn't know: opened by transformers.
     "gemma2": lambda: transformers.Gemma2ForCausalLM(
         transformers.Gemma2Config(**SIZES, **GEMMA, num_key_value_heads=2, max_position_embeddings=23)
@@ -198,7 +198,7 @@ def test_only_what_is_scored_has_logits_and_never_many_at_once(opened, monkeypat
 @pytest.mark.parametrize("name", ["gemma2"])
 def test_a_model_that_only_transformers_reads_costs_what_it_says(name, opened):
     theirs, _, folder = opened(name)
-    model, tokenizer = open_any(folder, words=True)
+    model, tokenizer = open_any(folder, lm_head=True)
     score = score_text(model, tokenizer, TEXTS["English"], context=9, stride=4)
     np.testing.assert_allclose(score.nats, plainly(theirs, TOKENIZER.encode(TEXTS["English"]), 9, 4), atol=1e-5)
 
@@ -242,13 +242,13 @@ def test_the_loss_of_pairs_is_transformers(name, dtype, opened, monkeypatch):
 def test_what_is_said_is_what_transformers_says(name, width, opened, monkeypatch):
     few(monkeypatch)
     theirs, _, folder = opened(name)
-    model, tokenizer = open_any(folder, words=True)
+    model, tokenizer = open_any(folder, lm_head=True)
     assert isinstance(model, Transformer) == (name != "pegasus")
     score = score_pairs(model, tokenizer, PAIRS, width=width, most=6)
     for pair in score.pairs:
         ids = torch.tensor([[*TOKENIZER.encode(pair.source), EOS]])
-        made = theirs.generate(ids, num_beams=width, do_sample=False, max_new_tokens=6)[0].tolist()[1:]
-        assert pair.said == TOKENIZER.decode(made[: made.index(EOS)] if EOS in made else made)
+        ids_out = theirs.generate(ids, num_beams=width, do_sample=False, max_new_tokens=6)[0].tolist()[1:]
+        assert pair.said == TOKENIZER.decode(ids_out[: ids_out.index(EOS)] if EOS in ids_out else ids_out)
     said, wanted = [pair.said for pair in score.pairs], [pair.target for pair in score.pairs]
     assert score.bleu.score == sacrebleu.corpus_bleu(said, [wanted]).score
     assert score.chrf.score == sacrebleu.corpus_chrf(said, [wanted]).score
@@ -257,7 +257,7 @@ def test_what_is_said_is_what_transformers_says(name, width, opened, monkeypatch
 def test_pairs_of_a_model_that_only_transformers_reads(opened, monkeypatch):
     few(monkeypatch)
     theirs, _, folder = opened("pegasus")
-    score = score_pairs(*open_any(folder, words=True), PAIRS, most=2)
+    score = score_pairs(*open_any(folder, lm_head=True), PAIRS, most=2)
     for pair in score.pairs:
         labels = torch.tensor([[*TOKENIZER.encode(pair.target), EOS]])
         with torch.no_grad():
@@ -354,7 +354,7 @@ def test_the_wrong_kind_of_model_is_told(opened):
 
 def test_an_encoder_of_transformers_is_known_by_what_it_does(opened):
     """ElectraForCausalLM is loaded as a causal model and looks ahead all the same, unless its config says is_decoder."""
-    model, tokenizer = open_any(opened("electra")[2], words=True)
+    model, tokenizer = open_any(opened("electra")[2], lm_head=True)
     with pytest.raises(Problem, match="aren't defined for it"):
         score_text(model, tokenizer, "a cat")
 

@@ -156,7 +156,7 @@ MODELS: dict[str, Any] = {
 }
 
 
-def made(name: str, seed: int = 0, **more: Any) -> Any:
+def hf_model(name: str, seed: int = 0, **more: Any) -> Any:
     """A model in which no weight is what it was born as."""
     torch.manual_seed(seed)
     model = MODELS[name](**more).eval()
@@ -184,8 +184,8 @@ def rounded(model: Any, kind: str) -> Any:
                 parameter.copy_(torch.cat([keys.mT, values], 1).reshape(parameter.shape))
                 continue
             raised = float(_raised(model, name))
-            kept = torch.from_numpy(_dequantised(*_quantised(_as_kept(model, name, parameter), name, kind)))
-            parameter.copy_((kept.T if _transposed(model, name) else kept) - raised)
+            stored = torch.from_numpy(_dequantised(*_quantised(_as_stored(model, name, parameter), name, kind)))
+            parameter.copy_((stored.T if _transposed(model, name) else stored) - raised)
     return model
 
 
@@ -209,7 +209,7 @@ def _transposed(model: Any, name: str) -> bool:
     return model.config.model_type == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))
 
 
-def _as_kept(model: Any, name: str, tensor: torch.Tensor) -> np.ndarray:
+def _as_stored(model: Any, name: str, tensor: torch.Tensor) -> np.ndarray:
     array = tensor.detach().numpy() + np.float32(_raised(model, name))
     return np.ascontiguousarray(array.T if _transposed(model, name) else array)
 
@@ -241,12 +241,12 @@ ARCHITECTURES = {
 }
 
 
-def _write_gemma(writer: Any, config: Any, known: str) -> None:
+def _write_gemma(writer: Any, config: Any, architecture: str) -> None:
     """As its converter: the cap on scores is Gemma 2's, the two bases Gemma 3's."""
     writer.add_sliding_window(config.sliding_window)
     if config.final_logit_softcapping:
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if known == "gemma2":
+    if architecture == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         return
     near, far = (config.rope_parameters[f"{name}_attention"] for name in ("sliding", "full"))
@@ -319,9 +319,9 @@ def write_gguf(
     """The model as a GGUF file; `extra(writer)` adds to it; `legacy` files have DeepSeek's kv_b in one."""
     config = model.config
     layers = config.num_hidden_layers
-    known = ARCHITECTURES.get(config.model_type, config.model_type)
-    names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[known], layers)
-    writer = gguf.GGUFWriter(file, ARCHITECTURES.get(arch, arch) if arch else known)
+    architecture = ARCHITECTURES.get(config.model_type, config.model_type)
+    names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture], layers)
+    writer = gguf.GGUFWriter(file, ARCHITECTURES.get(arch, arch) if arch else architecture)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(layers)
@@ -332,28 +332,28 @@ def write_gguf(
     else:
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
         far = config.rope_parameters.get("full_attention", config.rope_parameters)
-        if known not in ("gemma", "gemma2"):  # whose base nobody writes
+        if architecture not in ("gemma", "gemma2"):  # whose base nobody writes
             writer.add_rope_freq_base(far["rope_theta"])
-    if known == "gptneox":
+    if architecture == "gptneox":
         turned = config.rope_parameters["partial_rotary_factor"] * (config.hidden_size // config.num_attention_heads)
         writer.add_rope_dimension_count(int(turned))
         writer.add_parallel_residual(config.use_parallel_residual)
-    elif known == "deepseek2":
+    elif architecture == "deepseek2":
         _write_deepseek(writer, config, legacy)
     elif config.model_type not in ("gpt2", "bert"):
         writer.add_head_count_kv(config.num_key_value_heads)
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        if width * config.num_attention_heads != config.hidden_size or known.startswith("gemma"):
+        if width * config.num_attention_heads != config.hidden_size or architecture.startswith("gemma"):
             writer.add_key_length(width)
             writer.add_value_length(width)
-    if known in ("gemma2", "gemma3"):
-        _write_gemma(writer, config, known)
-    if known == "phi3":
+    if architecture in ("gemma2", "gemma3"):
+        _write_gemma(writer, config, architecture)
+    if architecture == "phi3":
         _write_phi3(writer, config)
-    if known in ("llama", "qwen3moe") and hasattr(config, "num_experts_per_tok"):
+    if architecture in ("llama", "qwen3moe") and hasattr(config, "num_experts_per_tok"):
         writer.add_expert_count(config.num_local_experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-        if known == "qwen3moe":
+        if architecture == "qwen3moe":
             writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     writer.add_tokenizer_model("bert" if config.model_type == "bert" else "gpt2")
     writer.add_token_list(tokens or ["t", "1", *(f"t{i - 1}" for i in range(2, config.vocab_size))])
@@ -365,7 +365,7 @@ def write_gguf(
         extra(writer)
     balances = [(name, buffer) for name, buffer in model.named_buffers() if "e_score_correction_bias" in name]
     for name, parameter in [*model.named_parameters(), *balances]:
-        array = _as_kept(model, name, parameter)
+        array = _as_stored(model, name, parameter)
         if _split(model, name) and not legacy:
             for letter, half in zip("kv", halved(model, array), strict=True):
                 raw, word, _ = _quantised(half, name, kind)
@@ -377,9 +377,9 @@ def write_gguf(
                 raw = quantize(np.ascontiguousarray(part), KINDS[kind])
                 writer.add_tensor(f"blk.{name.split('.')[2]}.ffn_{half}_exps.weight", raw, raw_dtype=KINDS[kind])
             continue
-        if known == "llama" and ".q_proj" in name:
+        if architecture == "llama" and ".q_proj" in name:
             array = permute(array, config.num_attention_heads)
-        if known == "llama" and ".k_proj" in name:
+        if architecture == "llama" and ".k_proj" in name:
             array = permute(array, config.num_key_value_heads)
         if ".query_key_value." in name:
             array = unweave(array, config.num_attention_heads)
@@ -492,11 +492,11 @@ def _field(number: int, value: int | str | bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(raw)) + raw
 
 
-def onnx_tensor(name: str, array: np.ndarray, few: bool = False) -> bytes:
+def onnx_tensor(name: str, array: np.ndarray, inline: bool = False) -> bytes:
     """A TensorProto; `few` numbers are written one by one, as the quantiser of onnxruntime does with zero points."""
     kinds = {np.dtype(t): i for t, i in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.float16, 10))}
     raw = b"".join(_field(1, side) for side in array.shape) + _field(2, kinds[array.dtype]) + _field(8, name)
-    if not few:
+    if not inline:
         return raw + _field(9, array.tobytes())
     if array.dtype == np.float32:
         return raw + _field(4, array.tobytes())
@@ -523,16 +523,16 @@ def write_onnx(model: Any, folder: Path, kind: str = "int8", more: bytes = b"", 
         low, high, dtype = (0, 255, np.uint8) if unsigned else (-128, 127, np.int8)
         rounded = np.clip(np.rint(matrix / scale + zero), low, high).astype(dtype)
         tensors.append(onnx_tensor(f"{name}_quantized", rounded))
-        tensors.append(onnx_tensor(f"{name}_scale", np.asarray(scale, np.float32), few=True))
-        tensors.append(onnx_tensor(f"{name}_zero_point", np.asarray(zero).astype(dtype), few=True))
+        tensors.append(onnx_tensor(f"{name}_scale", np.asarray(scale, np.float32), inline=True))
+        tensors.append(onnx_tensor(f"{name}_zero_point", np.asarray(zero).astype(dtype), inline=True))
 
     integer = kind not in ("f32", "f16")
     for count, (name, tensor) in enumerate({**model.state_dict(), "lm_head.weight": model.lm_head.weight}.items()):
         if tensor.ndim == 2 and "embed" not in name:
             own = f"onnx::MatMul_{count}"
             keep(own, np.ascontiguousarray(tensor.detach().numpy().T))
-            place = "/" + name.removesuffix(".weight").replace(".", "/").replace("layers/", "layers.") + "/MatMul"
-            used = _field(1, "x") + _field(1, own + "_quantized" * integer) + _field(3, place + "_quant" * integer)
+            node_name = "/" + name.removesuffix(".weight").replace(".", "/").replace("layers/", "layers.") + "/MatMul"
+            used = _field(1, "x") + _field(1, own + "_quantized" * integer) + _field(3, node_name + "_quant" * integer)
             nodes.append(used + _field(4, "MatMulInteger" if integer else "MatMul"))
         elif tensor.ndim == 2:
             keep(name, tensor.numpy())
@@ -548,18 +548,18 @@ def write_onnx(model: Any, folder: Path, kind: str = "int8", more: bytes = b"", 
 
 def llama3_divisors(config: Any) -> np.ndarray:
     """What llama.cpp's converter writes as rope_freqs for LLaMA 3's scaling."""
-    told = config.rope_parameters
-    base, dim = told["rope_theta"], config.head_dim
-    factor, low, high = told["factor"], told["low_freq_factor"], told["high_freq_factor"]
-    context = told["original_max_position_embeddings"]
-    found = []
+    rope = config.rope_parameters
+    base, dim = rope["rope_theta"], config.head_dim
+    factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
+    context = rope["original_max_position_embeddings"]
+    divisors = []
     for i in range(0, dim, 2):
         wave = 2 * math.pi * base ** (i / dim)
         if wave < context / high:
-            found.append(1.0)
+            divisors.append(1.0)
         elif wave > context / low:
-            found.append(factor)
+            divisors.append(factor)
         else:
             smooth = (context / wave - low) / (high - low)
-            found.append(1 / ((1 - smooth) / factor + smooth))
-    return np.array(found, dtype=np.float32)
+            divisors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(divisors, dtype=np.float32)

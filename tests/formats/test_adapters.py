@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from qkv import Config, Transformer
-from qkv.formats.adapters import CONFIG, WEIGHTS, LowRank, adapt, attach, merge, saved
+from qkv.formats.adapters import CONFIG, WEIGHTS, LowRank, adapt, adapter_files, attach, merge
 from qkv.formats.hf_export import export
 from qkv.formats.model_files import load
 from qkv.i18n import Problem
@@ -70,7 +70,7 @@ def pair(request, tmp_path):
     return theirs, tmp_path / "base"
 
 
-def stir(model):
+def randomise(model):
     """Let every weight that learns be something."""
     torch.manual_seed(7)
     with torch.no_grad():
@@ -80,76 +80,76 @@ def stir(model):
     return model
 
 
-def asked(ours):
+def logits(ours):
     """Ours, of some ids; what transformers gives for the same."""
     ids = torch.randint(5, 37, (2, 9), generator=torch.Generator().manual_seed(1))
     more = [ids] if ours.config.kind == "encoder-decoder" else []
     return ours(ids, *more).detach()
 
 
-def told(theirs):
+def hf_logits(theirs):
     ids = torch.randint(5, 37, (2, 9), generator=torch.Generator().manual_seed(1))
     both = {"decoder_input_ids": ids} if theirs.config.is_encoder_decoder else {}
     with torch.no_grad():
-        made = theirs(input_ids=ids, **both)
-    return made.logits if hasattr(made, "logits") else made.last_hidden_state
+        output = theirs(input_ids=ids, **both)
+    return output.logits if hasattr(output, "logits") else output.last_hidden_state
 
 
 def write(model, folder, base):
     folder.mkdir()
     model.base = str(base)
-    for name, content in saved(model).items():
+    for name, content in adapter_files(model).items():
         (folder / name).write_bytes(content)
     return folder
 
 
 @pytest.mark.parametrize("parts", ["attention", "all"])
-def test_saved_here_is_the_same_in_peft(pair, parts, tmp_path):
+def test_peft_computes_the_same_from_a_saved_adapter(pair, parts, tmp_path):
     theirs, base = pair
     ours, _ = load(base)
-    before = asked(ours)
-    assert torch.equal(asked(adapt(ours, 3, parts=parts).eval()), before), "no step changes no logit"
-    stir(ours)
-    apart = asked(ours)
+    before = logits(ours)
+    assert torch.equal(logits(adapt(ours, 3, parts=parts).eval()), before), "no step changes no logit"
+    randomise(ours)
+    unmerged = logits(ours)
     folder = write(ours, tmp_path / "adapter", base)
     theirs = peft.PeftModel.from_pretrained(theirs, folder).eval()
-    assert not torch.allclose(apart, before, atol=1e-2)
-    assert_close(told(theirs), apart, atol=2e-5, rtol=0)
+    assert not torch.allclose(unmerged, before, atol=1e-2)
+    assert_close(hf_logits(theirs), unmerged, atol=2e-5, rtol=0)
     again, _ = load(folder)
-    assert_close(asked(again), apart, atol=2e-5, rtol=0)
+    assert_close(logits(again), unmerged, atol=2e-5, rtol=0)
     assert not any(isinstance(module, LowRank) for module in again.modules())
-    assert_close(asked(merge(ours)), apart, atol=2e-5, rtol=0)
+    assert_close(logits(merge(ours)), unmerged, atol=2e-5, rtol=0)
 
 
 @pytest.mark.parametrize("rslora", [False, True])
-def test_what_peft_saved_is_the_same_here(pair, rslora, tmp_path):
+def test_an_adapter_of_peft_computes_the_same(pair, rslora, tmp_path):
     theirs, base = pair
     kind = {"SequenceClassification": "SEQ_CLS", "CausalLM": "CAUSAL_LM", "LMHead": "CAUSAL_LM", "Generation": "SEQ_2_SEQ_LM"}  # fmt: skip
     task = next((word for ending, word in kind.items() if ending in type(theirs).__name__), None)
     named = [name for name, _ in theirs.named_modules()]
-    some = [part for part in ("q_proj", "v_proj", "c_attn", "query", "output.dense", "c_fc") if any(name.endswith(part) for name in named)]  # fmt: skip
-    ranks = {"rank_pattern": {some[0]: 5}, "alpha_pattern": {some[0]: 3}}
-    config = peft.LoraConfig(r=4, lora_alpha=6, target_modules=some, task_type=task, use_rslora=rslora, **ranks)
-    learned = stir(peft.get_peft_model(theirs, config).eval())
+    targets = [part for part in ("q_proj", "v_proj", "c_attn", "query", "output.dense", "c_fc") if any(name.endswith(part) for name in named)]  # fmt: skip
+    ranks = {"rank_pattern": {targets[0]: 5}, "alpha_pattern": {targets[0]: 3}}
+    config = peft.LoraConfig(r=4, lora_alpha=6, target_modules=targets, task_type=task, use_rslora=rslora, **ranks)
+    learned = randomise(peft.get_peft_model(theirs, config).eval())
     learned.save_pretrained(tmp_path / "adapter")
     settings = json.loads((tmp_path / "adapter" / CONFIG).read_text())
     (tmp_path / "adapter" / CONFIG).write_text(json.dumps(settings | {"base_model_name_or_path": str(base)}))
     ours, _ = load(tmp_path / "adapter")
-    assert_close(asked(ours), told(learned), atol=2e-5, rtol=0)
+    assert_close(logits(ours), hf_logits(learned), atol=2e-5, rtol=0)
     export(ours, None, tmp_path / "merged")
     kind = type(learned.get_base_model())
     kind = hf.AutoModelForSequenceClassification if "Roberta" in kind.__name__ else kind  # written as the BERT it is
-    assert_close(told(kind.from_pretrained(tmp_path / "merged").eval()), told(learned), atol=2e-5, rtol=0)
+    assert_close(hf_logits(kind.from_pretrained(tmp_path / "merged").eval()), hf_logits(learned), atol=2e-5, rtol=0)
 
 
 def test_a_model_of_no_published_layout_keeps_its_own_names(tmp_path):
-    model = stir(adapt(make("rotary, MQA, layer qk norm", dtype=torch.float32), 2))
+    model = randomise(adapt(make("rotary, MQA, layer qk norm", dtype=torch.float32), 2))
     ids = words(2, 9)
-    apart, base = model(ids).detach(), make("rotary, MQA, layer qk norm", dtype=torch.float32)
+    unmerged, base = model(ids).detach(), make("rotary, MQA, layer qk norm", dtype=torch.float32)
     folder = write(model, tmp_path / "adapter", "nowhere")
-    assert_close(attach(base, folder)(ids), apart)
+    assert_close(attach(base, folder)(ids), unmerged)
     theirs = peft.PeftModel.from_pretrained(make("rotary, MQA, layer qk norm", dtype=torch.float32), folder)
-    assert_close(theirs(ids), apart, atol=1e-5, rtol=0)
+    assert_close(theirs(ids), unmerged, atol=1e-5, rtol=0)
 
 
 def test_only_the_adapter_learns_and_the_base_gets_no_gradient():
@@ -184,13 +184,13 @@ def test_an_adapter_for_another_model_is_refused(other, tmp_path):
 def test_what_is_not_plain_lora_is_refused_by_name(change, tmp_path):
     config = Config(vocab=37, width=24, n_layer=1, n_head=4)
     folder = write(adapt(Transformer(config), 2), tmp_path / "adapter", "base")
-    told = json.loads((folder / CONFIG).read_text()) | change
-    (folder / CONFIG).write_text(json.dumps(told))
+    settings = json.loads((folder / CONFIG).read_text()) | change
+    (folder / CONFIG).write_text(json.dumps(settings))
     with pytest.raises(Problem, match=next(iter(change))):
         attach(Transformer(config), folder)
 
 
-def test_a_damaged_file_or_a_base_that_is_gone_is_told(tmp_path):
+def test_a_damaged_file_or_a_missing_base_is_refused(tmp_path):
     config = Config(vocab=37, width=24, n_layer=1, n_head=4)
     folder = write(adapt(Transformer(config), 2), tmp_path / "adapter", "nobody/has-it")
     with pytest.raises(Problem, match=r"base.*nobody/has-it"):
@@ -240,9 +240,9 @@ def test_tensors_that_are_no_adapter_are_refused(name, tmp_path):
 def test_numbers_that_no_adapter_has_are_refused(name, value, tmp_path):
     config = Config(vocab=37, width=24, n_layer=1, n_head=4)
     folder = write(adapt(Transformer(config), 2), tmp_path / "adapter", "base")
-    told = json.loads((folder / CONFIG).read_text())
+    settings = json.loads((folder / CONFIG).read_text())
     table = {name: json.loads(value)} if "pattern" not in name else {name: {"q_proj": json.loads(value)}}
-    (folder / CONFIG).write_text(json.dumps(told | table))
+    (folder / CONFIG).write_text(json.dumps(settings | table))
     if name.endswith(("alpha", "alpha_pattern")) and value in ("0", "-1", "2.5"):
         attach(Transformer(config), folder)
     else:
@@ -262,6 +262,6 @@ def test_an_adapter_that_is_its_own_base_is_refused(tmp_path):
             load(tmp_path / name)
 
 
-def test_a_model_without_attention_has_no_place_for_adapters():
+def test_a_model_without_attention_cannot_be_adapted():
     with pytest.raises(Problem, match="no projections"):
         adapt(Transformer(Config(vocab=37, width=24, n_layer=1, n_head=4, mixer="mamba2", feed_forward="none")), 2)

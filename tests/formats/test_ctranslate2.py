@@ -11,7 +11,7 @@ from qkv.formats import ctranslate2, model_files
 from qkv.i18n import Problem
 from qkv.library import store
 
-from .files import made, write_ctranslate2
+from .files import hf_model, write_ctranslate2
 
 # How far each kind is from the weights it keeps: half a step, the largest weight being 127, 1000 or 2^11 steps.
 KINDS = {"f32": 0.0, "f16": 2.0**-11, "int8": 0.5 / 127, "int16": 0.5 / 1000}
@@ -22,9 +22,9 @@ def in_transformers(theirs, tensors):
     from transformers import MarianConfig, MarianMTModel
 
     model = MarianMTModel(MarianConfig(**theirs)).eval()
-    told = model.load_state_dict(dict(tensors), strict=False)
-    assert not told.unexpected_keys
-    assert all("embed_" in name or name == "lm_head.weight" for name in told.missing_keys)
+    info = model.load_state_dict(dict(tensors), strict=False)
+    assert not info.unexpected_keys
+    assert all("embed_" in name or name == "lm_head.weight" for name in info.missing_keys)
     model.tie_weights()
     return model
 
@@ -34,29 +34,29 @@ def texts():
     return (torch.randint(1, 59, (2, n), generator=generator) for n in (9, 7))
 
 
-def stack(name, kept):
+def stack(name, state):
     """The matrix of the file that a tensor is part of: 16 bits share one scale over all of it."""
     parts = {"self_attn": ("q_proj", "k_proj", "v_proj"), "encoder_attn": ("k_proj", "v_proj")}
-    for look, among in parts.items():
-        if look in name and any(part in name for part in among):
+    for attention, stacked in parts.items():
+        if attention in name and any(part in name for part in stacked):
             begin = name.rpartition(".")[0].rpartition(".")[0]
-            return torch.cat([kept[f"{begin}.{part}.weight"] for part in among])
-    return kept[name]
+            return torch.cat([state[f"{begin}.{part}.weight"] for part in stacked])
+    return state[name]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_tensors_are_what_they_were_made_from(kind, tmp_path):
-    model = made("marian")
+def test_the_tensors_equal_their_source(kind, tmp_path):
+    model = hf_model("marian")
     theirs, tensors = ctranslate2.read(write_ctranslate2(model, tmp_path, kind))
-    kept = model.state_dict()
+    state = model.state_dict()
     for name, tensor in tensors.items():
-        assert tensor.dtype == torch.float32 and tuple(tensor.shape) == tensors.shapes[name] == kept[name].shape
+        assert tensor.dtype == torch.float32 and tuple(tensor.shape) == tensors.shapes[name] == state[name].shape
         off = torch.zeros(())
-        if kept[name].ndim == 2 and name != "final_logits_bias":
-            whole = stack(name, kept).abs()
-            largest = {"f16": kept[name].abs() + 1e-4, "int16": whole.max()}.get(kind, kept[name].abs().amax(1, True))
+        if state[name].ndim == 2 and name != "final_logits_bias":
+            whole = stack(name, state).abs()
+            largest = {"f16": state[name].abs() + 1e-4, "int16": whole.max()}.get(kind, state[name].abs().amax(1, True))
             off = KINDS[kind] * 1.001 * largest
-        assert ((tensor - kept[name]).abs() <= off).all(), name
+        assert ((tensor - state[name]).abs() <= off).all(), name
     for word in (
         "d_model",
         "encoder_layers",
@@ -70,44 +70,44 @@ def test_the_tensors_are_what_they_were_made_from(kind, tmp_path):
 
 
 def test_a_row_is_divided_by_its_own_scale(tmp_path):
-    model = made("marian")
+    model = hf_model("marian")
     with torch.no_grad():  # rows of very different sizes
         model.model.encoder.layers[0].fc1.weight.mul_(torch.logspace(-3, 3, 40)[:, None])
     _, tensors = ctranslate2.read(write_ctranslate2(model, tmp_path, "int8"))
-    kept = model.model.encoder.layers[0].fc1.weight
-    off = (tensors["model.encoder.layers.0.fc1.weight"] - kept).abs().amax(1) / kept.abs().amax(1)
+    weight = model.model.encoder.layers[0].fc1.weight
+    off = (tensors["model.encoder.layers.0.fc1.weight"] - weight).abs().amax(1) / weight.abs().amax(1)
     assert off.max() < 0.51 / 127
 
 
 @pytest.mark.parametrize("kind", ("f32", "int8"))
 def test_our_model_of_it_is_transformers_model_of_it(kind, tmp_path):
-    folder = write_ctranslate2(made("marian"), tmp_path, kind)
+    folder = write_ctranslate2(hf_model("marian"), tmp_path, kind)
     theirs, tensors = ctranslate2.read(folder)
     reference = in_transformers(theirs, tensors)
     ours, (source, target) = model_files.build(folder, theirs, tensors), texts()
     with torch.no_grad():
-        wanted = reference(input_ids=source, decoder_input_ids=target).logits
-        torch.testing.assert_close(ours(target, source), wanted, atol=2e-5, rtol=1e-4)
-        original = made("marian")(input_ids=source, decoder_input_ids=target).logits
-    assert (wanted - original).abs().max() < (1e-5 if kind == "f32" else 0.5)
+        expected = reference(input_ids=source, decoder_input_ids=target).logits
+        torch.testing.assert_close(ours(target, source), expected, atol=2e-5, rtol=1e-4)
+        original = hf_model("marian")(input_ids=source, decoder_input_ids=target).logits
+    assert (expected - original).abs().max() < (1e-5 if kind == "f32" else 0.5)
 
 
 @pytest.mark.parametrize("version", (3, 4, 5, 6))
 def test_older_versions(version, tmp_path):
-    model = made("marian")
+    model = hf_model("marian")
     _, tensors = ctranslate2.read(write_ctranslate2(model, tmp_path, "int8", version))
     assert (tensors["model.shared.weight"] - model.model.shared.weight).abs().max() < 0.01
 
 
-def test_argos_keeps_the_files_one_folder_deeper(tmp_path):
-    write_ctranslate2(made("marian"), tmp_path / "model")
+def test_argos_packages_have_the_files_in_a_subfolder(tmp_path):
+    write_ctranslate2(hf_model("marian"), tmp_path / "model")
     assert ctranslate2.find(tmp_path) == tmp_path / "model"
     assert ctranslate2.read(tmp_path)[0]["vocab_size"] == 60
     assert ctranslate2.find(tmp_path / "model") == tmp_path / "model" and ctranslate2.find(tmp_path.parent) is None
 
 
 def test_the_vocabulary_ends_in_the_padding_that_the_file_leaves_out(tmp_path):
-    folder = write_ctranslate2(made("marian"), tmp_path)
+    folder = write_ctranslate2(hf_model("marian"), tmp_path)
     pieces = ctranslate2.vocabulary(folder)
     assert pieces[:2] == ["</s>", "<unk>"] and pieces[-1] == "<pad>" and len(pieces) == 60
     for wrong in ("{", '{"a": 1}', "[1, 2]"):
@@ -117,7 +117,7 @@ def test_the_vocabulary_ends_in_the_padding_that_the_file_leaves_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "message"),
     [
         ({"decoder/pre_norm": np.int8(1)}, "no Marian translator.* decoder/pre_norm is 1, not 0"),
         ({"decoder/alibi": np.int8(1)}, "decoder/alibi is 1"),
@@ -132,19 +132,19 @@ def test_the_vocabulary_ends_in_the_padding_that_the_file_leaves_out(tmp_path):
         ({"encoder/activation": np.int8(77)}, "activation"),
     ],
 )
-def test_files_of_another_model(more, says, tmp_path):
-    folder = write_ctranslate2(made("marian"), tmp_path, **more)
-    with pytest.raises(Problem, match=says):
+def test_files_of_another_model(more, message, tmp_path):
+    folder = write_ctranslate2(hf_model("marian"), tmp_path, **more)
+    with pytest.raises(Problem, match=message):
         theirs, tensors = ctranslate2.read(folder)
         model_files.build(folder / "model.bin", theirs, tensors)
 
 
 def test_headers_that_lie(tmp_path):
-    file = write_ctranslate2(made("marian"), tmp_path) / "model.bin"
+    file = write_ctranslate2(hf_model("marian"), tmp_path) / "model.bin"
     good = file.read_bytes()
     name = b"decoder/projection/bias\0"
     at = good.index(name) + len(name)
-    for raw, says in (
+    for raw, message in (
         (b"", "empty"),
         (good[:3], "promises"),
         (struct.pack("<I", 77) + good[4:], "version 77, not 2 to 6"),
@@ -160,9 +160,9 @@ def test_headers_that_lie(tmp_path):
         ),
     ):
         file.write_bytes(raw)
-        with pytest.raises(Problem, match=says) as told:
+        with pytest.raises(Problem, match=message) as refusal:
             ctranslate2.read(tmp_path)
-        assert "model.bin" in told.value.say("zh")
+        assert "model.bin" in refusal.value.say("zh")
     with pytest.raises(Problem, match=r"no model\.bin"):
         ctranslate2.read(tmp_path / "nothing")
 
@@ -177,9 +177,9 @@ def test_opus_translates_in_transformers_class():
     pieces = json.loads((folder / "shared_vocabulary.json").read_text(encoding="utf-8"))
     ids = [pieces.index(piece) for piece in cutter.encode("我喜欢玩人工智能。", out_type=str)] + [0]
     out = model.generate(torch.tensor([ids]), num_beams=4, max_new_tokens=40)[0].tolist()
-    said = "".join(pieces[i] for i in out if 0 < i < len(pieces)).replace("▁", " ").strip()
-    assert said == "I like to play artificial intelligence."
+    translation = "".join(pieces[i] for i in out if 0 < i < len(pieces)).replace("▁", " ").strip()
+    assert translation == "I like to play artificial intelligence."
     ours, target = model_files.build(folder, theirs, tensors), torch.tensor([out])
     with torch.no_grad():
-        wanted = model(input_ids=torch.tensor([ids]), decoder_input_ids=target).logits
-        torch.testing.assert_close(ours(target, torch.tensor([ids])), wanted, atol=2e-4, rtol=1e-4)
+        expected = model(input_ids=torch.tensor([ids]), decoder_input_ids=target).logits
+        torch.testing.assert_close(ours(target, torch.tensor([ids])), expected, atol=2e-4, rtol=1e-4)

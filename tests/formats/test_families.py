@@ -26,7 +26,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.utils import logging
 
 from qkv import Transformer, masks
-from qkv.formats.families import FAMILIES, to_ours, to_theirs
+from qkv.formats.families import FAMILIES, from_hf, to_hf
 from qkv.formats.families.bert import ROBERTA
 from qkv.formats.hf_export import export
 from qkv.generation.decode_step import fits
@@ -49,7 +49,7 @@ class Case:
     settings: dict[str, Any]
     change: Callable[[Any], None] = lambda model: None
     positions: int | None = None  # what its position_ids begin with; None: it takes none
-    more: dict[str, Any] = field(default_factory=dict)  # that our config must then say
+    expected: dict[str, Any] = field(default_factory=dict)  # that our config must then say
 
 
 def untie(model):
@@ -202,7 +202,7 @@ CASES = {
         hf.LlamaConfig,
         LLAMA | dict(num_attention_heads=6, num_key_value_heads=3, head_dim=10),
         positions=0,
-        more=dict(head_width=10, n_kv_head=3),
+        expected=dict(head_width=10, n_kv_head=3),
     ),
     "llama 3, its rotary scaling": Case(
         hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(rope_parameters=ROPE3), positions=0
@@ -213,31 +213,35 @@ CASES = {
         LLAMA
         | dict(hidden_size=27, num_attention_heads=9, num_key_value_heads=3, head_dim=4, tie_word_embeddings=True),
         positions=0,
-        more=dict(tied=True, n_kv_head=3),
+        expected=dict(tied=True, n_kv_head=3),
     ),
     "mistral, a window of 6": Case(
         hf.MistralForCausalLM,
         hf.MistralConfig,
         LLAMA | dict(sliding_window=6, head_dim=8),
         positions=0,
-        more=dict(window=5),
+        expected=dict(window=5),
     ),
-    "qwen2": Case(hf.Qwen2ForCausalLM, hf.Qwen2Config, LLAMA, positions=0, more=dict(bias="qkv")),
+    "qwen2": Case(hf.Qwen2ForCausalLM, hf.Qwen2Config, LLAMA, positions=0, expected=dict(bias="qkv")),
     "qwen2, a window of 4": Case(
         hf.Qwen2ForCausalLM,
         hf.Qwen2Config,
         LLAMA | dict(use_sliding_window=True, sliding_window=4, max_window_layers=0),
         positions=0,
-        more=dict(window=3),
+        expected=dict(window=3),
     ),
     "qwen3": Case(
-        hf.Qwen3ForCausalLM, hf.Qwen3Config, LLAMA | dict(head_dim=10), positions=0, more=dict(qk_norm="rms")
+        hf.Qwen3ForCausalLM, hf.Qwen3Config, LLAMA | dict(head_dim=10), positions=0, expected=dict(qk_norm="rms")
     ),
     "llama, biases on attention only": Case(
-        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(attention_bias=True), positions=0, more=dict(bias="qkv out")
+        hf.LlamaForCausalLM,
+        hf.LlamaConfig,
+        LLAMA | dict(attention_bias=True),
+        positions=0,
+        expected=dict(bias="qkv out"),
     ),
     "llama, biases on the feed-forward only": Case(
-        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(mlp_bias=True), positions=0, more=dict(bias="forward")
+        hf.LlamaForCausalLM, hf.LlamaConfig, LLAMA | dict(mlp_bias=True), positions=0, expected=dict(bias="forward")
     ),
     "llama, dynamic rotary scaling": Case(
         hf.LlamaForCausalLM,
@@ -245,14 +249,14 @@ CASES = {
         LLAMA
         | dict(max_position_embeddings=16, rope_parameters=dict(rope_type="dynamic", rope_theta=500.0, factor=3.0)),
         positions=0,
-        more=dict(rotary_scaling=dict(kind="dynamic", factor=3.0, original=16)),
+        expected=dict(rotary_scaling=dict(kind="dynamic", factor=3.0, original=16)),
     ),
     "qwen2, a window in some layers": Case(
         hf.Qwen2ForCausalLM,
         hf.Qwen2Config,
         LLAMA | dict(use_sliding_window=True, sliding_window=4, max_window_layers=1),
         positions=0,
-        more=dict(window=3, window_layers="full window×2"),
+        expected=dict(window=3, window_layers="full window×2"),
     ),
     "qwen3, a window in some layers, biases": Case(
         hf.Qwen3ForCausalLM,
@@ -266,21 +270,21 @@ CASES = {
             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         ),
         positions=0,
-        more=dict(window=3, window_layers="window full window", bias="qkv out"),
+        expected=dict(window=3, window_layers="window full window", bias="qkv out"),
     ),
     "gemma": Case(
         hf.GemmaForCausalLM,
         hf.GemmaConfig,
         LLAMA | dict(head_dim=10, hidden_act="gelu_pytorch_tanh"),
         positions=0,
-        more=dict(norm="rms-centred", embedding_scale=24**0.5, feed_forward="geglu-tanh"),
+        expected=dict(norm="rms-centred", embedding_scale=24**0.5, feed_forward="geglu-tanh"),
     ),
     "gemma 2": Case(
         hf.Gemma2ForCausalLM,
         hf.Gemma2Config,
         GEMMA | dict(attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
         positions=0,
-        more=dict(norm_place="both", softcap=2.0, output_softcap=3.0, window=4, window_layers="window full window"),
+        expected=dict(norm_place="both", softcap=2.0, output_softcap=3.0, window=4, window_layers="window full window"),
     ),
     "gemma 2, no caps, all layers see all, untied": Case(
         hf.Gemma2ForCausalLM,
@@ -289,7 +293,7 @@ CASES = {
         | dict(attn_logit_softcapping=None, final_logit_softcapping=None, query_pre_attn_scalar=10)
         | dict(layer_types=["full_attention"] * 3, tie_word_embeddings=False, attention_bias=True),
         positions=0,
-        more=dict(softcap=None, output_softcap=None, window=None, attention_scale=None, tied=False),
+        expected=dict(softcap=None, output_softcap=None, window=None, attention_scale=None, tied=False),
     ),
     "gemma 3": Case(
         hf.Gemma3ForCausalLM,
@@ -303,86 +307,88 @@ CASES = {
             ),
         ),
         positions=0,
-        more=dict(qk_norm="rms-centred", window_base=50.0, rotary_base=900.0, window_layers="window×2 full"),
+        expected=dict(qk_norm="rms-centred", window_base=50.0, rotary_base=900.0, window_layers="window×2 full"),
     ),
-    "phi-3": Case(hf.Phi3ForCausalLM, hf.Phi3Config, LLAMA | dict(sliding_window=6), positions=0, more=dict(window=5)),
+    "phi-3": Case(
+        hf.Phi3ForCausalLM, hf.Phi3Config, LLAMA | dict(sliding_window=6), positions=0, expected=dict(window=5)
+    ),
     "phi-3, long": Case(
         hf.Phi3ForCausalLM,
         hf.Phi3Config,
         LLAMA | dict(rope_parameters=LONG, original_max_position_embeddings=16),
         positions=0,
-        more=dict(n_kv_head=2),
+        expected=dict(n_kv_head=2),
     ),
     "gpt-neox": Case(
         hf.GPTNeoXForCausalLM,
         hf.GPTNeoXConfig,
         NEOX,
         positions=0,
-        more=dict(parallel=True, rotary_fraction=0.5, bias=True),
+        expected=dict(parallel=True, rotary_fraction=0.5, bias=True),
     ),
     "gpt-neox, one after the other, no bias in attention": Case(
         hf.GPTNeoXForCausalLM,
         hf.GPTNeoXConfig,
         NEOX | dict(use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True),
         positions=0,
-        more=dict(parallel=False, bias="forward", tied=True),
+        expected=dict(parallel=False, bias="forward", tied=True),
     ),
-    "opt": Case(hf.OPTForCausalLM, hf.OPTConfig, OPT, positions=0, more=dict(tied=True, bias=True)),
+    "opt": Case(hf.OPTForCausalLM, hf.OPTConfig, OPT, positions=0, expected=dict(tied=True, bias=True)),
     "opt as of 350 M, no bias": Case(
         hf.OPTForCausalLM,
         hf.OPTConfig,
         OPT | dict(do_layer_norm_before=False, word_embed_proj_dim=10, enable_bias=False),
         positions=0,
-        more=dict(norm_place="post", embedding_width=10, bias=False),
+        expected=dict(norm_place="post", embedding_width=10, bias=False),
     ),
     "mixtral": Case(
         hf.MixtralForCausalLM,
         hf.MixtralConfig,
         MOE,
         positions=0,
-        more=dict(experts=Experts(7, 3), n_kv_head=2),
+        expected=dict(experts=Experts(7, 3), n_kv_head=2),
     ),
     "mixtral, two experts each, a window, tied": Case(
         hf.MixtralForCausalLM,
         hf.MixtralConfig,
         MOE | dict(num_experts_per_tok=2, sliding_window=5, head_dim=10, tie_word_embeddings=True),
         positions=0,
-        more=dict(experts=Experts(7, 2), window=4, tied=True),
+        expected=dict(experts=Experts(7, 2), window=4, tied=True),
     ),
     "qwen3-moe": Case(
         hf.Qwen3MoeForCausalLM,
         hf.Qwen3MoeConfig,
         MOE | dict(moe_intermediate_size=11, head_dim=10, norm_topk_prob=True),
         positions=0,
-        more=dict(experts=Experts(7, 3, hidden=11), qk_norm="rms"),
+        expected=dict(experts=Experts(7, 3, hidden=11), qk_norm="rms"),
     ),
     "qwen3-moe, some layers dense, shares as they are": Case(
         hf.Qwen3MoeForCausalLM,
         hf.Qwen3MoeConfig,
         MOE | dict(moe_intermediate_size=11, mlp_only_layers=[1]),
         positions=0,
-        more=dict(experts=Experts(7, 3, hidden=11, layers="experts dense experts", normed=False)),
+        expected=dict(experts=Experts(7, 3, hidden=11, layers="experts dense experts", normed=False)),
     ),
     "deepseek-v2": Case(
         hf.DeepseekV2ForCausalLM,
         hf.DeepseekV2Config,
         DEEPSEEK | dict(topk_method="group_limited_greedy", n_group=4, topk_group=2, attention_bias=True),
         positions=0,
-        more=dict(mixer="latent", rank=10, q_rank=13, value_width=5, head_width=None, bias="qkv out"),
+        expected=dict(mixer="latent", rank=10, q_rank=13, value_width=5, head_width=None, bias="qkv out"),
     ),
     "deepseek-v2 lite, yarn": Case(
         hf.DeepseekV2ForCausalLM,
         hf.DeepseekV2Config,
         DEEPSEEK | dict(q_lora_rank=None, rope_parameters=YARN | dict(mscale_all_dim=0.5), v_head_dim=6),
         positions=0,
-        more=dict(q_rank=None, value_width=None),
+        expected=dict(q_rank=None, value_width=None),
     ),
     "deepseek-v3": Case(
         hf.DeepseekV3ForCausalLM,
         hf.DeepseekV3Config,
         DEEPSEEK | dict(n_group=4, topk_group=2, qk_nope_head_dim=7),
         positions=0,
-        more=dict(
+        expected=dict(
             head_width=7,
             experts=Experts(8, 3, 11, 22, "dense experts×2", "sigmoid", True, 1.7, 4, 2, True),
         ),
@@ -393,57 +399,59 @@ CASES = {
         DEEPSEEK | dict(n_group=1, topk_group=1, norm_topk_prob=False, rope_parameters=YARN | dict(mscale_all_dim=0.8)),
         positions=0,
     ),
-    "mamba2": Case(hf.Mamba2ForCausalLM, hf.Mamba2Config, MAMBA2, more=dict(n_state_group=3, feed_forward="none")),
+    "mamba2": Case(hf.Mamba2ForCausalLM, hf.Mamba2Config, MAMBA2, expected=dict(n_state_group=3, feed_forward="none")),
     "mamba2, tied, thrice as wide": Case(
         hf.Mamba2ForCausalLM,
         hf.Mamba2Config,
         MAMBA2 | dict(num_heads=9, expand=3, tie_word_embeddings=True),
-        more=dict(n_state_head=9, tied=True),
+        expected=dict(n_state_head=9, tied=True),
     ),
     "mamba2 with biases": Case(
-        hf.Mamba2ForCausalLM, hf.Mamba2Config, MAMBA2 | dict(use_bias=True), more=dict(bias=True)
+        hf.Mamba2ForCausalLM, hf.Mamba2Config, MAMBA2 | dict(use_bias=True), expected=dict(bias=True)
     ),
     "bamba": Case(
         hf.BambaForCausalLM,
         hf.BambaConfig,
         BAMBA,
         positions=0,
-        more=dict(mixer="mamba2 attention mamba2×2 attention", rotary_fraction=0.5, n_kv_head=2),
+        expected=dict(mixer="mamba2 attention mamba2×2 attention", rotary_fraction=0.5, n_kv_head=2),
     ),
     "bamba with biases": Case(
         hf.BambaForCausalLM,
         hf.BambaConfig,
         BAMBA | dict(attention_bias=True, mlp_bias=True, mamba_proj_bias=True),
         positions=0,
-        more=dict(bias=True),
+        expected=dict(bias=True),
     ),
     "bamba, attention in every layer": Case(
         hf.BambaForCausalLM,
         hf.BambaConfig,
         BAMBA | dict(attn_layer_indices=[0, 1, 2, 3, 4]),
         positions=0,
-        more=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
+        expected=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
     ),
     "qwen3-next": Case(
         hf.Qwen3NextForCausalLM,
         hf.Qwen3NextConfig,
         NEXT,
         positions=0,
-        more=dict(mixer="delta×2 attention delta attention", attention_gate=True, n_state_group=3, rotary_fraction=0.5),
+        expected=dict(
+            mixer="delta×2 attention delta attention", attention_gate=True, n_state_group=3, rotary_fraction=0.5
+        ),
     ),
     "qwen3-next, as many of all heads, tied": Case(
         hf.Qwen3NextForCausalLM,
         hf.Qwen3NextConfig,
         NEXT | dict(num_key_value_heads=4, linear_num_value_heads=3, layer_types=None, tie_word_embeddings=True),
         positions=0,
-        more=dict(mixer="delta×3 attention delta", tied=True, n_kv_head=None, n_state_group=None),
+        expected=dict(mixer="delta×3 attention delta", tied=True, n_kv_head=None, n_state_group=None),
     ),
     "qwen3-next, attention in every layer": Case(
         hf.Qwen3NextForCausalLM,
         hf.Qwen3NextConfig,
         NEXT | dict(layer_types=["full_attention"] * 5),
         positions=0,
-        more=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
+        expected=dict(mixer="attention", n_state_head=None, state_width=None, rotary_fraction=0.5),
     ),
     "gpt2": Case(
         hf.GPT2LMHeadModel,
@@ -456,64 +464,67 @@ CASES = {
         hf.GPT2Config,
         dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, scale_attn_by_inverse_layer_idx=True),
         positions=0,
-        more=dict(depth_scale=True, attention_scale=None),
+        expected=dict(depth_scale=True, attention_scale=None),
     ),
     "gpt2, not scaled": Case(
         hf.GPT2LMHeadModel,
         hf.GPT2Config,
         dict(vocab_size=41, n_positions=35, n_embd=21, n_layer=3, n_head=3, scale_attn_weights=False),
         positions=0,
-        more=dict(depth_scale=False, attention_scale=1.0),
+        expected=dict(depth_scale=False, attention_scale=1.0),
     ),
-    "bert": Case(hf.BertForMaskedLM, hf.BertConfig, BERT, positions=0, more=dict(head="mlm", pooler=False)),
+    "bert": Case(hf.BertForMaskedLM, hf.BertConfig, BERT, positions=0, expected=dict(head="mlm", pooler=False)),
     "bert as it was pretrained": Case(
         hf.BertForPreTraining, hf.BertConfig, BERT | dict(hidden_act="gelu_new"), positions=0
     ),
     "bert, the encoder alone": Case(
-        hf.BertModel, hf.BertConfig, BERT, positions=0, more=dict(head="none", pooler=True)
+        hf.BertModel, hf.BertConfig, BERT, positions=0, expected=dict(head="none", pooler=True)
     ),
     "roberta": Case(
-        hf.RobertaForMaskedLM, hf.RobertaConfig, BERT | dict(type_vocab_size=1), positions=2, more=dict(context=29)
+        hf.RobertaForMaskedLM, hf.RobertaConfig, BERT | dict(type_vocab_size=1), positions=2, expected=dict(context=29)
     ),
     "roberta, the encoder alone": Case(
         hf.RobertaModel,
         hf.RobertaConfig,
         BERT | dict(type_vocab_size=1),
         positions=2,
-        more=dict(head="none", pooler=True),
+        expected=dict(head="none", pooler=True),
     ),
     "xlm-roberta": Case(hf.XLMRobertaForMaskedLM, hf.XLMRobertaConfig, BERT | dict(type_vocab_size=1), positions=2),
     "camembert": Case(hf.CamembertForMaskedLM, hf.CamembertConfig, BERT | dict(type_vocab_size=1), positions=2),
     "t5 1.0": Case(
-        hf.T5ForConditionalGeneration, hf.T5Config, T5, more=dict(tied=True, output_scale=22**-0.5, n_decoder_layer=3)
+        hf.T5ForConditionalGeneration,
+        hf.T5Config,
+        T5,
+        expected=dict(tied=True, output_scale=22**-0.5, n_decoder_layer=3),
     ),
     "t5 1.1": Case(
         hf.T5ForConditionalGeneration,
         hf.T5Config,
         T5 | dict(feed_forward_proj="gated-gelu"),
         change=untie,
-        more=dict(tied=False, output_scale=1.0),
+        expected=dict(tied=False, output_scale=1.0),
     ),
     "mt5": Case(
-        hf.MT5ForConditionalGeneration, hf.MT5Config, T5, change=untie, more=dict(tied=False, output_scale=1.0)
+        hf.MT5ForConditionalGeneration, hf.MT5Config, T5, change=untie, expected=dict(tied=False, output_scale=1.0)
     ),
     "encoder of t5": Case(
         hf.T5EncoderModel,
         hf.T5Config,
         T5 | dict(feed_forward_proj="gated-gelu"),
-        more=dict(kind="encoder", head="none"),
+        expected=dict(kind="encoder", head="none"),
     ),
     "bart, untied": Case(
         hf.BartForConditionalGeneration,
         hf.BartConfig,
         BART | dict(tie_word_embeddings=False),
-        more=dict(tied=False, source_vocab=39, vocab=39),
+        expected=dict(tied=False, source_vocab=39, vocab=39),
     ),
     "marian of two vocabularies": Case(
         hf.MarianMTModel,
         hf.MarianConfig,
         BART | dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=45, decoder_start_token_id=PAD),
-        more=dict(tied=True, source_vocab=39, vocab=45),
+        expected=dict(tied=True, source_vocab=39, vocab=45),
     ),
     "marian of two vocabularies, untied": Case(
         hf.MarianMTModel,
@@ -521,9 +532,9 @@ CASES = {
         BART
         | dict(share_encoder_decoder_embeddings=False, decoder_vocab_size=45, decoder_start_token_id=PAD)
         | dict(tie_word_embeddings=False),
-        more=dict(tied=False, source_vocab=39, vocab=45),
+        expected=dict(tied=False, source_vocab=39, vocab=45),
     ),
-    "bart": Case(hf.BartForConditionalGeneration, hf.BartConfig, BART, more=dict(sides="own", head_bias=True)),
+    "bart": Case(hf.BartForConditionalGeneration, hf.BartConfig, BART, expected=dict(sides="own", head_bias=True)),
     "bart, scaled": Case(
         hf.BartForConditionalGeneration, hf.BartConfig, BART | dict(scale_embedding=True, encoder_layers=2)
     ),
@@ -532,7 +543,7 @@ CASES = {
         hf.MarianMTModel,
         hf.MarianConfig,
         BART | dict(scale_embedding=True, activation_function="swish", decoder_start_token_id=PAD),
-        more=dict(sinusoid="halves", head_bias=True),
+        expected=dict(sinusoid="halves", head_bias=True),
     ),
 }
 BARE = [name for name in CASES if name.endswith("alone")]
@@ -561,28 +572,28 @@ class Exact(TorchFunctionMode):
 
 def rotary(table, x, position_ids, layer_type=None):
     """Its angles as its paper has them."""
-    told = table.config.rope_parameters if layer_type is None else table.config.rope_parameters[layer_type]
+    rope = table.config.rope_parameters if layer_type is None else table.config.rope_parameters[layer_type]
     width = 2 * len(table.inv_freq if layer_type is None else getattr(table, f"{layer_type}_inv_freq"))
-    length, base, stretch = int(position_ids.max()) + 1, told["rope_theta"], 1.0
-    if told["rope_type"] == "dynamic":
+    length, base, stretch = int(position_ids.max()) + 1, rope["rope_theta"], 1.0
+    if rope["rope_type"] == "dynamic":
         longest = table.config.max_position_embeddings
-        grown = told["factor"] * max(length, longest) / longest - (told["factor"] - 1)
+        grown = rope["factor"] * max(length, longest) / longest - (rope["factor"] - 1)
         base *= grown ** (width / (width - 2))
     turns = base ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
-    if told["rope_type"] == "linear":
-        turns = turns / told["factor"]
-    if told["rope_type"] == "longrope":
-        original = told["original_max_position_embeddings"]
-        turns = turns / torch.tensor(told["long_factor" if length > original else "short_factor"], dtype=torch.float64)
+    if rope["rope_type"] == "linear":
+        turns = turns / rope["factor"]
+    if rope["rope_type"] == "longrope":
+        original = rope["original_max_position_embeddings"]
+        turns = turns / torch.tensor(rope["long_factor" if length > original else "short_factor"], dtype=torch.float64)
         stretch = (1 + math.log(table.config.max_position_embeddings / original) / math.log(original)) ** 0.5
-    if told["rope_type"] == "llama3":
-        low, high, factor = told["low_freq_factor"], told["high_freq_factor"], told["factor"]
-        waves, original = 2 * torch.pi / turns, told["original_max_position_embeddings"]
+    if rope["rope_type"] == "llama3":
+        low, high, factor = rope["low_freq_factor"], rope["high_freq_factor"], rope["factor"]
+        waves, original = 2 * torch.pi / turns, rope["original_max_position_embeddings"]
         smooth = (original / waves - low) / (high - low)
         blended = (1 - smooth) * turns / factor + smooth * turns
         blended = torch.where(waves > original / low, turns / factor, blended)
         turns = torch.where(waves < original / high, turns, blended)
-    if told["rope_type"] == "yarn":
+    if rope["rope_type"] == "yarn":
         with Exact():
             turns, stretch = ROPE_INIT_FUNCTIONS["yarn"](table.config)
     angles = position_ids[..., None].double() * turns
@@ -642,7 +653,7 @@ def theirs(name, dtype=torch.float64, spread=1.0, words=0.5, exact=True):
     return exactly(model) if dtype == torch.float64 and exact else model.to(dtype)
 
 
-def saved(model, folder):
+def save_and_read(model, folder):
     """What lies in a folder that transformers wrote."""
     model.save_pretrained(folder)
     return json.loads((folder / "config.json").read_text()), load_file(folder / "model.safetensors")
@@ -650,8 +661,8 @@ def saved(model, folder):
 
 def ours(name, folder, dtype=torch.float64, **how):
     """The same model, read from what transformers wrote."""
-    config, state = to_ours(*saved(theirs(name, dtype, **how), folder / "theirs"))
-    for setting, value in CASES[name].more.items():
+    config, state = from_hf(*save_and_read(theirs(name, dtype, **how), folder / "theirs"))
+    for setting, value in CASES[name].expected.items():
         assert getattr(config, setting) == value, setting
     model = Transformer(config).to(dtype).eval()
     model.load_state_dict(state)
@@ -667,23 +678,23 @@ def texts(name, padding="none", seed=0):
     """Three texts of different lengths, which of their tokens are real, and where these stand."""
     vocab = CASES[name].settings["vocab_size"]
     ids = torch.randint(3, vocab, (3, N), generator=torch.Generator().manual_seed(seed))
-    kept = torch.ones(3, N, dtype=torch.bool)
+    mask = torch.ones(3, N, dtype=torch.bool)
     if padding == "right":
-        kept[1, -4:], kept[2, -16:] = False, False
+        mask[1, -4:], mask[2, -16:] = False, False
     elif padding == "left":
-        kept[1, :4], kept[2, :16] = False, False
-    at = (kept.cumsum(1) - 1).clamp(min=0)
-    return ids.where(kept, PAD), kept, at
+        mask[1, :4], mask[2, :16] = False, False
+    at = (mask.cumsum(1) - 1).clamp(min=0)
+    return ids.where(mask, PAD), mask, at
 
 
-def asked(name, ids, kept, at):
+def model_inputs(name, ids, mask, at):
     """The arguments of theirs."""
     case = CASES[name]
-    told = dict(input_ids=ids, attention_mask=kept.long())
-    return told if case.positions is None else told | dict(position_ids=at + case.positions)
+    inputs = dict(input_ids=ids, attention_mask=mask.long())
+    return inputs if case.positions is None else inputs | dict(position_ids=at + case.positions)
 
 
-def said(output):
+def logits_of(output):
     """Logits, or states where there is no head."""
     for word in ("logits", "prediction_logits", "last_hidden_state"):
         if word in output:
@@ -691,9 +702,9 @@ def said(output):
     raise AssertionError(list(output))
 
 
-def close(ours, wanted, atol=1e-10):
-    assert wanted.std() > 0.2 and wanted.std(-2).mean() > 0.05  # else any two models would be equal
-    assert_close(ours, wanted, atol=atol, rtol=0)
+def close(ours, expected, atol=1e-10):
+    assert expected.std() > 0.2 and expected.std(-2).mean() > 0.05  # else any two models would be equal
+    assert_close(ours, expected, atol=atol, rtol=0)
 
 
 @pytest.mark.parametrize("name", DECODERS + ENCODERS)
@@ -701,13 +712,13 @@ def close(ours, wanted, atol=1e-10):
 def test_the_same_logits(name, read):
     model, padded = read(name), texts(name, "left")[2]
     for padding in ("none", "right", "left"):
-        ids, kept, at = texts(name, padding)
-        ours = model(ids, mask=kept, at=at)
-        close(ours[kept], said(theirs(name)(**asked(name, ids, kept, at)))[kept])
+        ids, mask, at = texts(name, padding)
+        ours = model(ids, mask=mask, at=at)
+        close(ours[mask], logits_of(theirs(name)(**model_inputs(name, ids, mask, at)))[mask])
         if padding != "left":
-            assert_close(model(ids, mask=kept)[kept], ours[kept], atol=1e-10, rtol=0)  # positions are counted by itself
+            assert_close(model(ids, mask=mask)[mask], ours[mask], atol=1e-10, rtol=0)  # positions are counted by itself
     if model.config.position == "learned":  # and where they are not, it shows
-        assert not torch.allclose(model(ids, mask=kept)[kept], model(ids, mask=kept, at=padded)[kept], atol=1e-3)
+        assert not torch.allclose(model(ids, mask=mask)[mask], model(ids, mask=mask, at=padded)[mask], atol=1e-3)
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
@@ -715,13 +726,13 @@ def test_the_same_logits(name, read):
 def test_the_same_logits_of_an_encoder_decoder(name, read):
     model, target = read(name), texts(name, seed=1)[0]
     for padding in ("none", "right", "left"):
-        source, kept, _ = texts(name, padding)
-        wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), decoder_input_ids=target).logits
-        close(model(target, source, source_mask=kept), wanted)
-    target, shown, _ = texts(name, "right", seed=1)
-    told = dict(decoder_input_ids=target, decoder_attention_mask=shown.long())
-    wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), **told).logits
-    close(model(target, source, mask=shown, source_mask=kept)[shown], wanted[shown])
+        source, mask, _ = texts(name, padding)
+        expected = theirs(name)(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
+        close(model(target, source, source_mask=mask), expected)
+    target, target_mask, _ = texts(name, "right", seed=1)
+    inputs = dict(decoder_input_ids=target, decoder_attention_mask=target_mask.long())
+    expected = theirs(name)(input_ids=source, attention_mask=mask.long(), **inputs).logits
+    close(model(target, source, mask=target_mask, source_mask=mask)[target_mask], expected[target_mask])
 
 
 @pytest.mark.parametrize(
@@ -733,10 +744,14 @@ def test_the_same_logits_as_they_come(name, how, read):
     model, their, atol = read(name, **how), theirs(name, **how), 1e-4 if "dtype" in how else 1e-6
     coarse = name in STATEFUL or name.startswith("gemma")  # the loops of mixers, the scale of word vectors
     atol = {1e-6: 3e-5, 1e-4: 5e-4}[atol] if coarse else atol
-    ids, kept, at = texts(name)
+    ids, mask, at = texts(name)
     if name in TRANSLATORS:
         return close(model(ids.flip(1), ids), their(input_ids=ids, decoder_input_ids=ids.flip(1)).logits, atol)
-    close(model(ids), said(their(**asked(name, ids, kept, at))).to(ids.device, how.get("dtype", torch.float64)), atol)
+    close(
+        model(ids),
+        logits_of(their(**model_inputs(name, ids, mask, at))).to(ids.device, how.get("dtype", torch.float64)),
+        atol,
+    )
 
 
 def own(name):
@@ -754,14 +769,14 @@ def published(model, tensors):
     gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
     split = {}
     for name, tensor in tensors.items():
-        place, _, leaf = name.rpartition(".")
-        place = place.replace(".mlp", ".block_sparse_moe") if mixtral else place
-        if not place.endswith(".experts"):
-            split[f"{place}.{leaf}"] = tensor
+        prefix, _, leaf = name.rpartition(".")
+        prefix = prefix.replace(".mlp", ".block_sparse_moe") if mixtral else prefix
+        if not prefix.endswith(".experts"):
+            split[f"{prefix}.{leaf}"] = tensor
             continue
-        for i, one in enumerate(tensor):
-            parts = {down: one} if leaf == "down_proj" else dict(zip((gate, up), one.chunk(2), strict=True))
-            split |= {f"{place}.{i}.{part}.weight": matrix for part, matrix in parts.items()}
+        for i, expert in enumerate(tensor):
+            parts = {down: expert} if leaf == "down_proj" else dict(zip((gate, up), expert.chunk(2), strict=True))
+            split |= {f"{prefix}.{i}.{part}.weight": matrix for part, matrix in parts.items()}
     return split
 
 
@@ -769,21 +784,21 @@ def published(model, tensors):
 def test_the_same_gradients(name, read):
     """Ours under their names, by the table that names the weights."""
     model, their = read(name), theirs(name)
-    ids, kept, at = texts(name, "none" if name in BIASED else "left")
-    loss = torch.randn(len(ids), N, their.config.vocab_size, dtype=torch.float64) * kept[..., None]
+    ids, mask, at = texts(name, "none" if name in BIASED else "left")
+    loss = torch.randn(len(ids), N, their.config.vocab_size, dtype=torch.float64) * mask[..., None]
 
     def gradients(parameters, logits):
         return dict(zip(parameters, torch.autograd.grad((logits * loss).sum(), parameters.values()), strict=True))
 
     learned = {key: weight for key, weight in model.named_parameters() if weight.requires_grad}
-    ours = gradients(learned, model(ids, mask=kept, at=at))
+    ours = gradients(learned, model(ids, mask=mask, at=at))
     ours |= {key: weight for key, weight in model.named_parameters() if key not in learned}
-    wanted = gradients(dict(their.named_parameters()), said(their(**asked(name, ids, kept, at))))
-    wanted = published(their, wanted)
-    ours = to_theirs(model.config, ours, own(name))[1]
+    expected = gradients(dict(their.named_parameters()), logits_of(their(**model_inputs(name, ids, mask, at))))
+    expected = published(their, expected)
+    ours = to_hf(model.config, ours, own(name))[1]
     ours = {key: gradient for key, gradient in ours.items() if not key.endswith("correction_bias")}  # not learned so
-    assert ours.keys() == wanted.keys()
-    for part, gradient in wanted.items():
+    assert ours.keys() == expected.keys()
+    for part, gradient in expected.items():
         assert gradient.any() or ".experts." in part, part  # which perhaps no token took
         # A bias of keys moves all scores of a row alike: its gradient is 0, but for rounding.
         atol = max(1e-9 * float(gradient.abs().max()), 1e-12)
@@ -794,18 +809,18 @@ def test_the_same_gradients(name, read):
 @torch.no_grad()
 def test_the_pooler_is_theirs(name, read):
     model = read(name)
-    ids, kept, at = texts(name, "right")
-    wanted = theirs(name)(**asked(name, ids, kept, at)).pooler_output
-    assert_close(model.pool(model(ids, mask=kept)), wanted, atol=1e-10, rtol=0)
+    ids, mask, at = texts(name, "right")
+    expected = theirs(name)(**model_inputs(name, ids, mask, at)).pooler_output
+    assert_close(model.pool(model(ids, mask=mask)), expected, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["bert", "bert, the encoder alone"])
 @torch.no_grad()
 def test_token_types_are_theirs(name, read):
-    ids, kept, at = texts(name)
+    ids, mask, at = texts(name)
     types = torch.randint(2, ids.shape)
-    wanted = said(theirs(name)(**asked(name, ids, kept, at), token_type_ids=types))
-    close(read(name)(ids, types=types), wanted)
+    expected = logits_of(theirs(name)(**model_inputs(name, ids, mask, at), token_type_ids=types))
+    close(read(name)(ids, types=types), expected)
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
@@ -814,76 +829,76 @@ def test_token_types_are_theirs(name, read):
 def test_with_the_cache(name, padding, read):
     """Padded on the right, a cache is told how many tokens are real, and goes on from there; on the left, by the mask."""
     model = read(name)
-    ids, kept, at = texts(name, padding)
-    wanted = said(theirs(name)(**asked(name, ids, kept, at)))
+    ids, mask, at = texts(name, padding)
+    expected = logits_of(theirs(name)(**model_inputs(name, ids, mask, at)))
     kv, states = model.new_cache(3, N), []
     if padding == "right":
-        counts, begun = kept.sum(1), 6
-        kv.expect(counts.clamp(max=begun))
-        first = model.decode(ids[:, :begun], cache=kv)
-        close(model.head(first), wanted[:, :begun])
-        kv.expect((counts - begun).clamp(min=0))
-        ours = model.head(model.decode(ids[:, begun:], cache=kv))
-        return close(ours[kept[:, begun:]], wanted[:, begun:][kept[:, begun:]])
+        counts, prompt_length = mask.sum(1), 6
+        kv.expect(counts.clamp(max=prompt_length))
+        first = model.decode(ids[:, :prompt_length], cache=kv)
+        close(model.head(first), expected[:, :prompt_length])
+        kv.expect((counts - prompt_length).clamp(min=0))
+        ours = model.head(model.decode(ids[:, prompt_length:], cache=kv))
+        return close(ours[mask[:, prompt_length:]], expected[:, prompt_length:][mask[:, prompt_length:]])
     for a, b in [(0, 9), (9, 12), *((i, i + 1) for i in range(12, N))]:
-        states.append(model.decode(ids[:, a:b], mask=kept[:, :b], at=at[:, a:b], cache=kv))
-    close(model.head(torch.cat(states, 1))[kept], wanted[kept])
+        states.append(model.decode(ids[:, a:b], mask=mask[:, :b], at=at[:, a:b], cache=kv))
+    close(model.head(torch.cat(states, 1))[mask], expected[mask])
 
 
 @pytest.mark.parametrize("name", TRANSLATORS)
 @torch.no_grad()
 def test_an_encoder_decoder_with_the_cache(name, read):
     model, target = read(name), texts(name, seed=1)[0]
-    source, kept, _ = texts(name, "right")
-    wanted = theirs(name)(input_ids=source, attention_mask=kept.long(), decoder_input_ids=target).logits
-    memory, rule, states = model.encode(source, kept), masks.padding(kept), []
+    source, mask, _ = texts(name, "right")
+    expected = theirs(name)(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target).logits
+    memory, rule, states = model.encode(source, mask), masks.padding(mask), []
     kv = model.new_cache(3, N, memory=N)
     for a, b in [(0, 2), (2, 5), *((i, i + 1) for i in range(5, N))]:
         states.append(model.decode(target[:, a:b], memory, memory_mask=rule, cache=kv))
-    close(model.head(torch.cat(states, 1)), wanted)
+    close(model.head(torch.cat(states, 1)), expected)
 
 
 WILD = dict(spread=3.0)  # so that a text doesn't go round in circles
 
 
-def greedy(name, **told):
+def greedy(name, **inputs):
     """What transformers writes, 12 tokens of it."""
     model = theirs(name, **WILD)
     model.generation_config.eos_token_id = model.generation_config.forced_eos_token_id = None
-    return model.generate(**told, max_new_tokens=12, do_sample=False, num_beams=1, pad_token_id=PAD)[:, -12:].tolist()
+    return model.generate(**inputs, max_new_tokens=12, do_sample=False, num_beams=1, pad_token_id=PAD)[:, -12:].tolist()
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", DECODERS)
 def test_the_same_greedy_words(name, cached, read):
-    ids, kept, _ = texts(name, "none" if name in DULL else "left")  # theirs also counts padding as said before
-    ids, kept = ids[:, 1:18], kept[:, 1:18]
-    prompts = [row[real].tolist() for row, real in zip(ids, kept, strict=True)]
+    ids, mask, _ = texts(name, "none" if name in DULL else "left")  # theirs also counts padding as said before
+    ids, mask = ids[:, 1:18], mask[:, 1:18]
+    prompts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
     # With its cache, theirs keeps keys that were turned by other angles; of these two only Phi-3 reads all again.
-    more = dict(repetition_penalty=5.0) if name in DULL else {}
-    wanted = greedy(name, input_ids=ids, attention_mask=kept.long(), use_cache=name != GROWING[0], **more)
-    assert len({tuple(row) for row in wanted}) == 3 and len({token for row in wanted for token in row}) > 5
-    assert generate(read(name, **WILD), prompts, most=12, cache=cached, **more) == wanted
+    penalty = dict(repetition_penalty=5.0) if name in DULL else {}
+    expected = greedy(name, input_ids=ids, attention_mask=mask.long(), use_cache=name != GROWING[0], **penalty)
+    assert len({tuple(row) for row in expected}) == 3 and len({token for row in expected for token in row}) > 5
+    assert generate(read(name, **WILD), prompts, most=12, cache=cached, **penalty) == expected
 
 
 @pytest.mark.parametrize("cached", [True, False], ids=["cached", "uncached"])
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_same_greedy_words_of_an_encoder_decoder(name, cached, read):
     model, start = read(name, **WILD), CASES[name].settings["decoder_start_token_id"]
-    source, kept, _ = texts(name, "right")
-    told: dict[str, Any] = dict(input_ids=source, attention_mask=kept.long(), decoder_start_token_id=start)
+    source, mask, _ = texts(name, "right")
+    inputs: dict[str, Any] = dict(input_ids=source, attention_mask=mask.long(), decoder_start_token_id=start)
     # A tied head likes to repeat the last word; and theirs has no cache for a decoder that is deeper than the encoder.
-    wanted = greedy(name, **told, repetition_penalty=5.0, use_cache=name.startswith(("bart", "mbart", "marian")))
-    assert len({tuple(row) for row in wanted}) == 3 and len({token for row in wanted for token in row}) > 9
-    rows = [row[real].tolist() for row, real in zip(source, kept, strict=True)]
-    assert generate(model, [[start]] * 3, most=12, source=rows, cache=cached, repetition_penalty=5.0) == wanted
+    expected = greedy(name, **inputs, repetition_penalty=5.0, use_cache=name.startswith(("bart", "mbart", "marian")))
+    assert len({tuple(row) for row in expected}) == 3 and len({token for row in expected for token in row}) > 9
+    rows = [row[real].tolist() for row, real in zip(source, mask, strict=True)]
+    assert generate(model, [[start]] * 3, most=12, source=rows, cache=cached, repetition_penalty=5.0) == expected
     if model.config.position != "relative":  # those take the flat road, on which the sums run in another order
         assert fits(model, model.new_cache(1, 3, memory=2))
 
 
 def loaded(folder):
-    told = json.loads((folder / "config.json").read_text())
-    model, info = getattr(hf, told["architectures"][0]).from_pretrained(folder, output_loading_info=True)
+    config = json.loads((folder / "config.json").read_text())
+    model, info = getattr(hf, config["architectures"][0]).from_pretrained(folder, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     if hasattr(model.config, "num_experts_per_tok"):
         model.set_experts_implementation("eager")
@@ -892,86 +907,90 @@ def loaded(folder):
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.endswith("attention in every layer")])
 @torch.no_grad()
-def test_saved_back_it_is_theirs_again(name, read, tmp_path):
+def test_an_export_has_the_same_logits_in_transformers(name, read, tmp_path):
     model = read(name)
     export(model, None, tmp_path / "ours")
     again = loaded(tmp_path / "ours")
-    ids, kept, at = texts(name, "right")
+    ids, mask, at = texts(name, "right")
     if name in TRANSLATORS:
-        told: dict[str, Any] = dict(input_ids=ids, attention_mask=kept.long(), decoder_input_ids=ids.flip(1))
-        return close(again(**told).logits, theirs(name)(**told).logits)
-    wanted = theirs(name)(**asked(name, ids, kept, at))
-    ours = again(input_ids=ids, attention_mask=kept.long(), position_ids=at)  # a RoBERTa is written as the BERT it is
-    close(said(ours)[kept], said(wanted)[kept])
+        inputs: dict[str, Any] = dict(input_ids=ids, attention_mask=mask.long(), decoder_input_ids=ids.flip(1))
+        return close(again(**inputs).logits, theirs(name)(**inputs).logits)
+    expected = theirs(name)(**model_inputs(name, ids, mask, at))
+    ours = again(input_ids=ids, attention_mask=mask.long(), position_ids=at)  # a RoBERTa is written as the BERT it is
+    close(logits_of(ours)[mask], logits_of(expected)[mask])
     if name in BARE:
-        assert_close(ours.pooler_output, wanted.pooler_output, atol=1e-10, rtol=0)
+        assert_close(ours.pooler_output, expected.pooler_output, atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("name", [name for name in DECODERS if name.startswith(("phi", "opt"))])
 @torch.no_grad()
-def test_what_fits_two_layouts_can_be_written_in_its_own(name, read, tmp_path):
+def test_a_model_that_fits_two_layouts_can_be_written_in_its_own(name, read, tmp_path):
     """Left to itself, a Phi-3 is written as the LLaMA it amounts to, and most OPTs as GPT-2."""
     model = read(name)
-    config, tensors = to_theirs(model.config, dict(model.named_parameters()), own(name))
+    config, tensors = to_hf(model.config, dict(model.named_parameters()), own(name))
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "config.json").write_text(json.dumps(config | {"dtype": "float64", "pad_token_id": PAD}))
     save_file(tensors, tmp_path / "ours" / "model.safetensors", {"format": "pt"})
-    ids, kept, at = texts(name, "right")
-    wanted = theirs(name)(**asked(name, ids, kept, at))
-    close(said(loaded(tmp_path / "ours")(**asked(name, ids, kept, at)))[kept], said(wanted)[kept])
-    config, state = to_ours(config, tensors)
+    ids, mask, at = texts(name, "right")
+    expected = theirs(name)(**model_inputs(name, ids, mask, at))
+    close(logits_of(loaded(tmp_path / "ours")(**model_inputs(name, ids, mask, at)))[mask], logits_of(expected)[mask])
+    config, state = from_hf(config, tensors)
     assert config == model.config and all(torch.equal(state[key], value) for key, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["roberta", "roberta, the encoder alone"])
 @torch.no_grad()
-def test_a_roberta_can_be_written_as_one(name, read, tmp_path):
+def test_a_roberta_can_be_written_as_a_roberta(name, read, tmp_path):
     model = read(name)
-    config, tensors = to_theirs(model.config, dict(model.named_parameters()), ROBERTA)
+    config, tensors = to_hf(model.config, dict(model.named_parameters()), ROBERTA)
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours" / "config.json").write_text(json.dumps(config | {"dtype": "float64"}))
     save_file(tensors, tmp_path / "ours" / "model.safetensors", {"format": "pt"})
-    ids, kept, _ = texts(name, "right")
-    told = dict(input_ids=ids, attention_mask=kept.long())  # positions by itself, after the padding token's
-    close(said(loaded(tmp_path / "ours")(**told))[kept], said(theirs(name)(**told))[kept])
-    config, state = to_ours(config, tensors)
+    ids, mask, _ = texts(name, "right")
+    inputs = dict(input_ids=ids, attention_mask=mask.long())  # positions by itself, after the padding token's
+    close(logits_of(loaded(tmp_path / "ours")(**inputs))[mask], logits_of(theirs(name)(**inputs))[mask])
+    config, state = from_hf(config, tensors)
     assert config == model.config and all(torch.equal(state[key], value) for key, value in model.state_dict().items())
 
 
-def test_names_of_a_bare_model_and_of_an_old_file_are_known(tmp_path):
+def test_names_of_a_bare_model_and_of_an_old_file_are_read(tmp_path):
     """OpenAI's GPT-2 is published without `transformer.`, BART without `model.`, Google's BERT with gamma and beta."""
     for name, prefix in (("gpt2", "transformer."), ("bart", "model."), ("smollm, tied", "model.")):
-        told, tensors = saved(theirs(name), tmp_path / name)
+        config, tensors = save_and_read(theirs(name), tmp_path / name)
         bare = {key.removeprefix(prefix): value for key, value in tensors.items()}
         assert bare.keys() != tensors.keys()
-        whole, again = to_ours(told, tensors)[1], to_ours(told, bare)[1]
+        whole, again = from_hf(config, tensors)[1], from_hf(config, bare)[1]
         assert whole.keys() == again.keys() and all(torch.equal(whole[key], again[key]) for key in whole)
-    told, tensors = saved(theirs("bert"), tmp_path / "bert")
+    config, tensors = save_and_read(theirs("bert"), tmp_path / "bert")
     old = {
         key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
         for key, value in tensors.items()
     }
     assert old.keys() != tensors.keys()
-    whole, again = to_ours(told, tensors)[1], to_ours(told, old)[1]
+    whole, again = from_hf(config, tensors)[1], from_hf(config, old)[1]
     assert all(torch.equal(whole[key], again[key]) for key in whole)
-    told, tensors = saved(theirs("bart"), tmp_path / "bart")
+    config, tensors = save_and_read(theirs("bart"), tmp_path / "bart")
     del tensors["final_logits_bias"]
-    assert to_ours(told, tensors)[0].head_bias is False
+    assert from_hf(config, tensors)[0].head_bias is False
 
 
-def test_a_t5_is_what_its_file_says_and_not_what_its_config_says(tmp_path):
+def test_the_head_of_a_t5_follows_its_tensors_not_its_config(tmp_path):
     """As published, 1.0 says nothing of its head and 1.1 says it isn't tied; transformers 5 writes that all are."""
     for name, scale, tied in (("t5 1.0", 22**-0.5, True), ("t5 1.1", 1.0, False)):
-        told, tensors = saved(theirs(name), tmp_path / name)
-        assert told["tie_word_embeddings"] is True
-        old = {key: value for key, value in told.items() if key not in ("tie_word_embeddings", "scale_decoder_outputs")}
+        hf_config, tensors = save_and_read(theirs(name), tmp_path / name)
+        assert hf_config["tie_word_embeddings"] is True
+        old = {
+            key: value
+            for key, value in hf_config.items()
+            if key not in ("tie_word_embeddings", "scale_decoder_outputs")
+        }
         old |= {} if tied else {"tie_word_embeddings": False}
-        for config in (told, old):
-            read = to_ours(config, tensors)[0]
+        for config in (hf_config, old):
+            read = from_hf(config, tensors)[0]
             assert (read.output_scale, read.tied) == (scale, tied)
-    told, tensors = saved(theirs("t5 1.0"), tmp_path / "twice")
+    hf_config, tensors = save_and_read(theirs("t5 1.0"), tmp_path / "twice")
     repeated = {name: tensors["shared.weight"] for name in ("lm_head.weight", "encoder.embed_tokens.weight")}
-    assert to_ours(told, tensors | repeated)[0].tied is True
+    assert from_hf(hf_config, tensors | repeated)[0].tied is True
 
 
 @pytest.mark.parametrize(
@@ -983,23 +1002,23 @@ def test_a_t5_is_what_its_file_says_and_not_what_its_config_says(tmp_path):
         ("qwen3-next", dict(rope_theta=700.0, head_dim=24), 0.25),
     ],
 )
-def test_the_share_of_a_head_that_is_turned_is_what_theirs_makes_of_a_file(name, old, fraction, tmp_path):
+def test_the_rotary_fraction_is_read_as_transformers_reads_it(name, old, fraction, tmp_path):
     """Files of transformers 4 say it beside the angles, or nowhere."""
-    told, tensors = saved(theirs(name), tmp_path / "theirs")
-    told = {key: value for key, value in told.items() if key != "rope_parameters"} | old
-    (tmp_path / "theirs" / "config.json").write_text(json.dumps(told))
+    config, tensors = save_and_read(theirs(name), tmp_path / "theirs")
+    config = {key: value for key, value in config.items() if key != "rope_parameters"} | old
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps(config))
     own = CASES[name].config.from_pretrained(tmp_path / "theirs").rope_parameters
     assert (own["partial_rotary_factor"], own["rope_theta"]) == (fraction, 700.0)
-    known = {key: value for key, value in tensors.items() if "self_attn" not in key}
-    read = next(family for family in FAMILIES if told["model_type"] in family.types).read(told, known)
+    mixer_tensors = {key: value for key, value in tensors.items() if "self_attn" not in key}
+    read = next(family for family in FAMILIES if config["model_type"] in family.types).read(config, mixer_tensors)
     assert (read.rotary_fraction, read.rotary_base) == (fraction, 700.0)
 
 
 def test_infinity_is_read_as_both_versions_write_it(tmp_path):
-    told, tensors = saved(theirs("mamba2"), tmp_path / "theirs")
-    assert told["time_step_limit"] != [0.0, float("inf")]  # transformers 5 has a word of its own for it
-    old = json.loads(json.dumps(told | dict(time_step_limit=[0.0, float("inf")])))
-    assert to_ours(told, tensors)[0] == to_ours(old, tensors)[0]
+    config, tensors = save_and_read(theirs("mamba2"), tmp_path / "theirs")
+    assert config["time_step_limit"] != [0.0, float("inf")]  # transformers 5 has a word of its own for it
+    old = json.loads(json.dumps(config | dict(time_step_limit=[0.0, float("inf")])))
+    assert from_hf(config, tensors)[0] == from_hf(old, tensors)[0]
 
 
 STRANGE = {
@@ -1017,12 +1036,12 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("word", STRANGE)
-def test_another_family_is_refused_with_those_there_are_and_the_nearest(word):
+def test_an_unknown_family_is_refused_with_the_nearest(word):
     config, near = STRANGE[word]
     with pytest.raises(
         ValueError, match=f"model_type '{word}' is not one of llama, mistral, .*marian, .*; "
     ) as refusal:
-        to_ours(config().to_dict(), {})
+        from_hf(config().to_dict(), {})
     assert near is None or f"'{near}'" in str(refusal.value)
     assert word in refusal.value.say("zh") and "llama、" in refusal.value.say("zh")
 
@@ -1086,22 +1105,22 @@ UNREADABLE = {
 }
 
 
-def test_the_first_gemma_says_gelu_and_means_its_approximation(tmp_path):
+def test_gelu_of_the_first_gemma_is_the_approximation(tmp_path):
     """As Google published it; transformers reads it so, too."""
-    told, tensors = saved(theirs("gemma"), tmp_path / "theirs")
-    assert to_ours(told | dict(hidden_act="gelu"), tensors)[0] == to_ours(told, tensors)[0]
+    config, tensors = save_and_read(theirs("gemma"), tmp_path / "theirs")
+    assert from_hf(config | dict(hidden_act="gelu"), tensors)[0] == from_hf(config, tensors)[0]
 
 
-def test_deepseek_has_two_shared_experts_where_nothing_is_said(tmp_path):
-    told, tensors = saved(theirs("deepseek-v2"), tmp_path / "theirs")
-    del told["n_shared_experts"]
-    assert to_ours(told, tensors)[0].experts.shared == 2 * told["moe_intermediate_size"]
+def test_deepseek_has_two_shared_experts_by_default(tmp_path):
+    config, tensors = save_and_read(theirs("deepseek-v2"), tmp_path / "theirs")
+    del config["n_shared_experts"]
+    assert from_hf(config, tensors)[0].experts.shared == 2 * config["moe_intermediate_size"]
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_what_qkv_cannot_read_is_said(case, tmp_path):
+def test_unsupported_settings_are_refused(case, tmp_path):
     name, changes, sentence = UNREADABLE[case]
-    told, tensors = saved(theirs(name), tmp_path / "theirs")
+    config, tensors = save_and_read(theirs(name), tmp_path / "theirs")
     with pytest.raises(ValueError, match=sentence) as refusal:
-        to_ours(told | changes, tensors)
+        from_hf(config | changes, tensors)
     assert refusal.value.say("zh") != str(refusal.value)

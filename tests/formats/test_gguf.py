@@ -10,18 +10,18 @@ import torch
 from gguf.quants import dequantize
 
 from qkv.formats import gguf, model_files
-from qkv.formats.gguf_layouts import SILENT
+from qkv.formats.gguf_layouts import HARMLESS
 from qkv.i18n import Problem
 from qkv.library import store
 
-from .files import ARCHITECTURES, KINDS, LLAMA, llama3_divisors, made, rounded, write_gguf
+from .files import ARCHITECTURES, KINDS, LLAMA, hf_model, llama3_divisors, rounded, write_gguf
 
 ALL = ("llama", "qwen2", "qwen3", "gpt2", "bert")
 
 
 def build(file, dtype=torch.float32):
-    held = gguf.read(file)
-    return model_files.build(file, held.theirs, held.tensors, dtype)
+    contents = gguf.read(file)
+    return model_files.build(file, contents.config, contents.tensors, dtype)
 
 
 def logits(model, ids):
@@ -36,13 +36,13 @@ def words(model, length=30):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ALL)
-def test_the_model_is_what_it_was_made_from(name, kind, tmp_path):
-    theirs = made(name)
+def test_the_model_equals_its_source(name, kind, tmp_path):
+    theirs = hf_model(name)
     file = write_gguf(theirs, tmp_path / "m.gguf", kind)
-    held, kept = gguf.read(file), rounded(theirs, kind).state_dict()
-    for key, tensor in held.tensors.items():
-        assert torch.equal(tensor, kept[key]), key
-        assert tuple(tensor.shape) == held.tensors.shapes[key]
+    contents, state = gguf.read(file), rounded(theirs, kind).state_dict()
+    for key, tensor in contents.tensors.items():
+        assert torch.equal(tensor, state[key]), key
+        assert tuple(tensor.shape) == contents.tensors.shapes[key]
     ids = words(theirs)
     with torch.no_grad():
         torch.testing.assert_close(build(file)(ids), logits(theirs, ids), atol=2e-5, rtol=1e-4)
@@ -51,7 +51,7 @@ def test_the_model_is_what_it_was_made_from(name, kind, tmp_path):
 @pytest.mark.parametrize("kind", ("f32", "q8_0"))
 @pytest.mark.parametrize("name", ("mixtral", "qwen3_moe"))
 def test_experts_that_are_stacked_come_apart(name, kind, tmp_path):
-    theirs = made(name)
+    theirs = hf_model(name)
     file = write_gguf(theirs, tmp_path / "m.gguf", kind)
     ours, ids = build(file), words(theirs)
     assert ours.config.experts.count == 5 and ours.config.experts.per_token == 3
@@ -59,14 +59,14 @@ def test_experts_that_are_stacked_come_apart(name, kind, tmp_path):
         torch.testing.assert_close(ours(ids), logits(rounded(theirs, kind), ids), atol=2e-5, rtol=1e-4)
 
 
-CHILDREN = ("gemma", "gemma2", "gemma3_text", "phi3", "gpt_neox", "deepseek_v2", "deepseek_v3")
+SPECIAL_FAMILIES = ("gemma", "gemma2", "gemma3_text", "phi3", "gpt_neox", "deepseek_v2", "deepseek_v3")
 
 
 @pytest.mark.parametrize("kind", ("f32", "q8_0"))
-@pytest.mark.parametrize("name", CHILDREN)
-def test_a_family_with_ways_of_its_own(name, kind, tmp_path):
+@pytest.mark.parametrize("name", SPECIAL_FAMILIES)
+def test_families_with_special_layouts(name, kind, tmp_path):
     """Norms with 1 added, rows in another order, matrices fused or cut in two, angles of two bases."""
-    theirs = made(name)
+    theirs = hf_model(name)
     file = write_gguf(theirs, tmp_path / "m.gguf", kind)
     ours, ids = build(file), words(theirs)
     with torch.no_grad():
@@ -109,16 +109,16 @@ MORE = {
 
 @pytest.mark.parametrize("case", MORE)
 def test_a_family_with_other_settings(case, tmp_path):
-    name, told = MORE[case]
-    theirs = made(name, **told)
+    name, settings = MORE[case]
+    theirs = hf_model(name, **settings)
     ours, ids = build(write_gguf(theirs, tmp_path / "m.gguf")), words(theirs)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ("deepseek_v2", "deepseek_v3"))
-def test_an_old_deepseek_keeps_what_expands_its_latent_in_one(name, tmp_path):
-    theirs = made(name)
+def test_an_old_deepseek_has_a_single_kv_b_matrix(name, tmp_path):
+    theirs = hf_model(name)
     new, old = (write_gguf(theirs, tmp_path / f"{word}.gguf", legacy=word == "old") for word in ("new", "old"))
     assert "blk.0.attn_kv_b.weight" in gguf.header(old)[1] and "blk.0.attn_k_b.weight" in gguf.header(new)[1]
     ids = words(theirs)
@@ -128,7 +128,7 @@ def test_an_old_deepseek_keeps_what_expands_its_latent_in_one(name, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "settings"),
     [
         ("qwen3_moe", {}),
         ("gemma2", dict(head_dim=256, attn_logit_softcapping=50.0, final_logit_softcapping=30.0)),
@@ -137,13 +137,13 @@ def test_an_old_deepseek_keeps_what_expands_its_latent_in_one(name, tmp_path):
     ],
     ids=["qwen3moe", "gemma2", "gemma3", "phi3"],
 )
-def test_the_file_is_what_transformers_reads_in_it(name, told, tmp_path):
+def test_the_file_is_what_transformers_reads_in_it(name, settings, tmp_path):
     """Its reader is nobody's here: it knows neither caps nor windows other than the published ones."""
     from transformers import AutoModelForCausalLM
 
     if name == "gemma3_text":
-        told = told | dict(rope_parameters=PUBLISHED_BASES)
-    file = write_gguf(made(name, **told), tmp_path / "m.gguf", "q8_0", extra=lambda w: w.add_pad_token_id(0))
+        settings = settings | dict(rope_parameters=PUBLISHED_BASES)
+    file = write_gguf(hf_model(name, **settings), tmp_path / "m.gguf", "q8_0", extra=lambda w: w.add_pad_token_id(0))
     theirs = AutoModelForCausalLM.from_pretrained(str(tmp_path), gguf_file=file.name, dtype=torch.float32)
     ids = words(theirs)
     with torch.no_grad():
@@ -158,16 +158,16 @@ PUBLISHED_BASES = {
 
 @pytest.mark.parametrize("name", ("llama", "qwen2", "gpt2"))
 def test_a_head_that_is_absent_is_the_embedding(name, tmp_path):
-    theirs = made(name, tie_word_embeddings=True)
+    theirs = hf_model(name, tie_word_embeddings=True)
     file = write_gguf(theirs, tmp_path / "m.gguf")
     ours, ids = build(file), words(theirs)
-    assert gguf.read(file).theirs["tie_word_embeddings"] and ours.head.weight is ours.embedding.weight
+    assert gguf.read(file).config["tie_word_embeddings"] and ours.head.weight is ours.embedding.weight
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=2e-5, rtol=1e-4)
 
 
 def test_biases_of_a_llama_are_permuted_with_its_rows(tmp_path):
-    theirs = made("llama", attention_bias=True, mlp_bias=True)
+    theirs = hf_model("llama", attention_bias=True, mlp_bias=True)
     ours, ids = build(write_gguf(theirs, tmp_path / "m.gguf", "q8_0")), words(theirs)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), logits(rounded(theirs, "q8_0"), ids), atol=2e-5, rtol=1e-4)
@@ -177,18 +177,18 @@ PUBLISHED = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original
 ODD = dict(factor=3.0, low_freq_factor=1.0, high_freq_factor=5.0, original_max_position_embeddings=600)
 
 
-@pytest.mark.parametrize("told", (PUBLISHED, ODD), ids=("as published", "odd numbers"))
-def test_llama3_scaling_is_read_from_its_divisors(told, tmp_path):
-    rope = dict(rope_type="llama3", rope_theta=9000.0, **told)
-    theirs = made("llama", head_dim=32, rope_parameters=rope, max_position_embeddings=1000)
+@pytest.mark.parametrize("settings", (PUBLISHED, ODD), ids=("as published", "odd numbers"))
+def test_llama3_scaling_is_read_from_its_divisors(settings, tmp_path):
+    rope = dict(rope_type="llama3", rope_theta=9000.0, **settings)
+    theirs = hf_model("llama", head_dim=32, rope_parameters=rope, max_position_embeddings=1000)
     divisors = llama3_divisors(theirs.config)
     assert 1 < np.unique(divisors).size
     file = write_gguf(theirs, tmp_path / "m.gguf", extra=lambda w: w.add_tensor("rope_freqs.weight", divisors))
     ours, ids = build(file), words(theirs, 60)
     with torch.no_grad():
         torch.testing.assert_close(ours(ids), logits(theirs, ids), atol=1e-4, rtol=1e-4)
-    found = torch.tensor(ours.decoder[0].attention.position.frequencies, dtype=torch.float64)
-    torch.testing.assert_close(found, theirs.model.rotary_emb.inv_freq.double(), atol=0, rtol=1e-6)
+    frequencies = torch.tensor(ours.decoder[0].attention.position.frequencies, dtype=torch.float64)
+    torch.testing.assert_close(frequencies, theirs.model.rotary_emb.inv_freq.double(), atol=0, rtol=1e-6)
     strange = divisors[::-1].copy()
     file = write_gguf(theirs, tmp_path / "n.gguf", extra=lambda w: w.add_tensor("rope_freqs.weight", strange))
     with pytest.raises(Problem, match="not LLaMA 3's scaling"):
@@ -200,7 +200,7 @@ def test_linear_and_yarn_scaling(tmp_path):
     linear = dict(rope_type="linear", factor=3.0, rope_theta=5000.0)
     kinds = package.RopeScalingType
     for rope, kind in ((yarn, kinds.YARN), (linear, kinds.LINEAR)):
-        theirs = made("llama", head_dim=16, rope_parameters=rope, max_position_embeddings=256)
+        theirs = hf_model("llama", head_dim=16, rope_parameters=rope, max_position_embeddings=256)
 
         def extra(writer, rope=rope, kind=kind):
             writer.add_rope_scaling_type(kind)
@@ -214,31 +214,31 @@ def test_linear_and_yarn_scaling(tmp_path):
 
 
 def test_a_window_makes_it_a_mistral(tmp_path):
-    file = write_gguf(made("llama"), tmp_path / "m.gguf", extra=lambda w: w.add_sliding_window(7))
+    file = write_gguf(hf_model("llama"), tmp_path / "m.gguf", extra=lambda w: w.add_sliding_window(7))
     assert build(file).config.window == 6  # ours counts the tokens before
 
 
-def test_the_vocabulary_comes_as_it_is(tmp_path):
+def test_the_vocabulary_is_unchanged(tmp_path):
     half = "t\udce4"  # a piece of bytes that is no character by itself stays what it is
 
     def extra(writer):
         writer.add_chat_template("{{ messages }}")
         writer.add_array("tokenizer.odd", [b"t\xe4"])
 
-    found = gguf.read(write_gguf(made("llama"), tmp_path / "m.gguf", extra=extra)).vocabulary
-    assert found["ggml.tokens"][:4] == ["t", "1", "t1", "t2"] and found["ggml.merges"] == ["t 1"]
-    assert found["ggml.eos_token_id"] == 2 and found["chat_template"] == "{{ messages }}"
-    assert found["odd"] == [half]
-    assert found["ggml.token_type"] == [1] * 67
+    vocabulary = gguf.read(write_gguf(hf_model("llama"), tmp_path / "m.gguf", extra=extra)).vocabulary
+    assert vocabulary["ggml.tokens"][:4] == ["t", "1", "t1", "t2"] and vocabulary["ggml.merges"] == ["t 1"]
+    assert vocabulary["ggml.eos_token_id"] == 2 and vocabulary["chat_template"] == "{{ messages }}"
+    assert vocabulary["odd"] == [half]
+    assert vocabulary["ggml.token_type"] == [1] * 67
 
 
-@pytest.mark.parametrize("kind", gguf.SHORT_ROADS)
-def test_the_short_roads_equal_the_package_to_the_bit(kind):
-    size, _ = gguf.SHORT_ROADS[kind]
+@pytest.mark.parametrize("kind", gguf.FAST_UNPACK)
+def test_fast_unpacking_equals_the_package_to_the_bit(kind):
+    size, _ = gguf.FAST_UNPACK[kind]
     raw = np.random.default_rng(0).integers(0, 256, (200, size), dtype=np.uint8)
     with np.errstate(all="ignore"):
-        wanted = dequantize(raw.reshape(-1), package.GGMLQuantizationType(kind)).reshape(-1)
-        assert np.array_equal(gguf.dequantise(raw, kind).numpy(), wanted, equal_nan=True)
+        expected = dequantize(raw.reshape(-1), package.GGMLQuantizationType(kind)).reshape(-1)
+        assert np.array_equal(gguf.dequantise(raw, kind).numpy(), expected, equal_nan=True)
 
 
 def test_unpermuting_undoes_the_permutation():
@@ -294,10 +294,10 @@ LIES = {
 def test_a_header_that_lies(lie, tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(LIES[lie][0])
-    with pytest.raises(Problem, match=r"m\.gguf") as told:
+    with pytest.raises(Problem, match=r"m\.gguf") as refusal:
         gguf.read(file)
-    assert LIES[lie][1] in str(told.value)
-    assert "m.gguf" in told.value.say("zh")
+    assert LIES[lie][1] in str(refusal.value)
+    assert "m.gguf" in refusal.value.say("zh")
 
 
 def tensor_row(name, shape, kind, offset):
@@ -305,7 +305,7 @@ def tensor_row(name, shape, kind, offset):
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([("a", (8,), 0, 0), ("b", (8,), 0, 0)], "lies over another"),
         ([("a", (8,), 0, 4096)], "ends at byte"),
@@ -318,15 +318,15 @@ def tensor_row(name, shape, kind, offset):
         ([("a", (8,), 999, 0)], "type 999"),
     ],
 )
-def test_tensors_that_cannot_be(rows, says, tmp_path):
+def test_tensors_that_cannot_be(rows, message, tmp_path):
     file = tmp_path / "m.gguf"
     file.write_bytes(head(tensors=len(rows), rest=b"".join(tensor_row(*row) for row in rows)) + bytes(256))
-    with pytest.raises(Problem, match=says):
+    with pytest.raises(Problem, match=message):
         gguf.read(file)
 
 
 @pytest.mark.parametrize(
-    ("extra", "arch", "says"),
+    ("extra", "arch", "message"),
     [
         (None, "lama", "is a lama, which qkv does not know in GGUF: it reads llama, qwen2, .* the nearest is llama"),
         (lambda w: w.add_expert_count(8), None, "expert_used_count = None"),
@@ -336,14 +336,14 @@ def test_tensors_that_cannot_be(rows, says, tmp_path):
         (lambda w: w.add_tensor("blk.0.strange.weight", np.zeros(8, np.float32)), None, "strange"),
     ],
 )
-def test_models_that_qkv_has_no_layers_for(extra, arch, says, tmp_path):
-    file = write_gguf(made("llama"), tmp_path / "m.gguf", extra=extra, arch=arch)
-    with pytest.raises(Problem, match=says):
+def test_models_that_qkv_has_no_layers_for(extra, arch, message, tmp_path):
+    file = write_gguf(hf_model("llama"), tmp_path / "m.gguf", extra=extra, arch=arch)
+    with pytest.raises(Problem, match=message):
         build(file)
 
 
 @pytest.mark.parametrize(
-    ("name", "extra", "says"),
+    ("name", "extra", "message"),
     [
         ("gemma2", lambda w: w.add_sliding_window_pattern(0), "sliding_window_pattern = 0"),
         ("gemma3_text", lambda w: w.add_attn_logit_softcapping(3.0), "attn_logit_softcapping = 3.0, which qkv doesn't"),
@@ -356,9 +356,9 @@ def test_models_that_qkv_has_no_layers_for(extra, arch, says, tmp_path):
         ("deepseek_v2", lambda w: w.add_nextn_predict_layers(1), "nextn_predict_layers = 1"),
     ],
 )
-def test_what_such_a_family_has_no_layers_for(name, extra, says, tmp_path):
-    file = write_gguf(made(name), tmp_path / "m.gguf", extra=extra)
-    with pytest.raises(Problem, match=says):
+def test_what_such_a_family_has_no_layers_for(name, extra, message, tmp_path):
+    file = write_gguf(hf_model(name), tmp_path / "m.gguf", extra=extra)
+    with pytest.raises(Problem, match=message):
         build(file)
 
 
@@ -367,7 +367,7 @@ def _factors(writer, length, count):
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
+    ("key", "value", "message"),
     [
         ("expert_gating_func", 3, "expert_gating_func = 3"),
         ("attention.key_length", 47, "attention.key_length = 47"),
@@ -375,32 +375,32 @@ def _factors(writer, length, count):
         ("attention.head_count_kv", 2, "attention.head_count_kv = 2"),
     ],
 )
-def test_sizes_of_a_latent_that_can_not_be(key, value, says, tmp_path):
-    file = write_gguf(made("deepseek_v3"), tmp_path / "m.gguf")
+def test_sizes_of_a_latent_that_can_not_be(key, value, message, tmp_path):
+    file = write_gguf(hf_model("deepseek_v3"), tmp_path / "m.gguf")
     raw, key = bytearray(file.read_bytes()), f"deepseek2.{key}".encode()
     at = raw.index(struct.pack("<Q", len(key)) + key) + 8 + len(key) + 4
     raw[at : at + 4] = struct.pack("<I", value)
     file.write_bytes(raw)
-    with pytest.raises(Problem, match=says):
+    with pytest.raises(Problem, match=message):
         build(file)
 
 
 def test_half_of_a_latent_is_missed(tmp_path):
-    file = write_gguf(made("deepseek_v2"), tmp_path / "m.gguf")
+    file = write_gguf(hf_model("deepseek_v2"), tmp_path / "m.gguf")
     file.write_bytes(file.read_bytes().replace(b"blk.1.attn_v_b.weight", b"blk.1.attn_v_c.weight"))
     with pytest.raises(Problem, match=r"missing model\.layers\.1\.self_attn\.kv_b_proj\.weight"):
         build(file)
 
 
-def words_of_the_package():
+def setting_names_of_the_package():
     """Every setting that the gguf package has a name for in an architecture's namespace, and one that nobody has."""
     sections = [
         package.Keys.LLM,
         *(vars(package.Keys)[name] for name in ("Attention", "Rope", "SSM", "WKV", "Classifier")),
     ]
     named = [value for section in sections for value in vars(section).values() if isinstance(value, str)]
-    found = [name.removeprefix("{arch}.") for name in named if name.startswith("{arch}.") and name.count("{") == 1]
-    return [*found, "invented", "attention.invented.deeper"]
+    keys = [name.removeprefix("{arch}.") for name in named if name.startswith("{arch}.") and name.count("{") == 1]
+    return [*keys, "invented", "attention.invented.deeper"]
 
 
 def with_setting(theirs, file, key, value):
@@ -413,17 +413,20 @@ def with_setting(theirs, file, key, value):
     "name",
     [
         *("llama", "gpt2", "bert"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen2", "qwen3", "mixtral", "qwen3_moe", *CHILDREN)),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("qwen2", "qwen3", "mixtral", "qwen3_moe", *SPECIAL_FAMILIES)
+        ),
     ],
 )
 def test_a_setting_is_obeyed_or_refused(name, tmp_path):
     """Whatever llama.cpp may know and we don't: refused, or the model is another one, or it is known to say nothing."""
-    theirs = made(name)
+    theirs = hf_model(name)
     plain = build(write_gguf(theirs, tmp_path / "plain.gguf")).config
     there = gguf.header(tmp_path / "plain.gguf")[0]
-    assert len(words_of_the_package()) > 80
+    assert len(setting_names_of_the_package()) > 80
     arch = ARCHITECTURES.get(name, name)
-    for word in words_of_the_package():
+    for word in setting_names_of_the_package():
         key = f"{arch}.{word}"
         for value in (True, 5, 0.37, "odd") if key not in there else ():
             try:
@@ -431,8 +434,8 @@ def test_a_setting_is_obeyed_or_refused(name, tmp_path):
             except Problem as problem:
                 assert "m.gguf" in str(problem)
             else:
-                one = value is True and word in ("attention.causal", "rope.scaling.factor") and name != "bert"
-                assert config != plain or word in SILENT or one, (key, value)
+                is_neutral = value is True and word in ("attention.causal", "rope.scaling.factor") and name != "bert"
+                assert config != plain or word in HARMLESS or is_neutral, (key, value)
 
 
 @pytest.mark.parametrize(
@@ -444,20 +447,20 @@ def test_a_setting_is_obeyed_or_refused(name, tmp_path):
         *(("vocab_size", 67), ("tensor_data_layout", "Meta AI original pth"), ("attention.sliding_window", 0)),
     ],
 )
-def test_what_is_so_anyway_may_be_said(word, value, tmp_path):
-    theirs = made("llama", head_dim=8)
+def test_neutral_settings_are_accepted(word, value, tmp_path):
+    theirs = hf_model("llama", head_dim=8)
     plain = build(write_gguf(theirs, tmp_path / "plain.gguf")).config
     assert build(with_setting(theirs, tmp_path / "m.gguf", f"llama.{word}", value)).config == plain
 
 
 def test_a_factor_without_a_type_is_linear(tmp_path):
     """As in llama.cpp."""
-    file = with_setting(made("llama"), tmp_path / "m.gguf", "llama.rope.scaling.factor", 3.0)
+    file = with_setting(hf_model("llama"), tmp_path / "m.gguf", "llama.rope.scaling.factor", 3.0)
     assert build(file).config.rotary_scaling == {"kind": "linear", "factor": 3.0}
 
 
 def test_more_layers_than_tensors_are_refused_at_once(tmp_path):
-    file = write_gguf(made("llama"), tmp_path / "m.gguf")
+    file = write_gguf(hf_model("llama"), tmp_path / "m.gguf")
     raw = bytearray(file.read_bytes())
     at = raw.index(b"llama.block_count") + len(b"llama.block_count") + 4
     assert raw[at : at + 4] == struct.pack("<I", LLAMA["num_hidden_layers"])

@@ -18,7 +18,7 @@ from transformers import (
 from transformers.utils import logging
 
 from qkv import Config, Transformer
-from qkv.formats.families import FAMILIES, family_of, to_ours, to_theirs
+from qkv.formats.families import FAMILIES, family_of, from_hf, to_hf
 from qkv.formats.hf_export import FILES, export
 from qkv.generation.decoding import generate
 from qkv.i18n import Problem
@@ -223,7 +223,7 @@ LOOPS = ("mamba2", "bamba", "qwen3-next", "gemma")  # and theirs; and the scale 
 each = pytest.mark.parametrize("case", CASES)
 
 
-def made(config, dtype=torch.float64):
+def random_model(config, dtype=torch.float64):
     """A model in which no weight is what it was born as."""
     model = Transformer(config).to(dtype).eval()
     for name, parameter in model.named_parameters():
@@ -240,9 +240,11 @@ def exported(model, tokenizer, folder):
 
 def theirs(folder, **kwargs):
     name = json.loads((folder / "config.json").read_text())["architectures"][0]
-    known = dict(CausalLM=AutoModelForCausalLM, LMHeadModel=AutoModelForCausalLM, MaskedLM=AutoModelForMaskedLM)
-    known |= dict(ConditionalGeneration=AutoModelForSeq2SeqLM, MTModel=AutoModelForSeq2SeqLM, BertModel=AutoModel)
-    auto = next(auto for ending, auto in known.items() if name.endswith(ending))
+    auto_classes = dict(CausalLM=AutoModelForCausalLM, LMHeadModel=AutoModelForCausalLM, MaskedLM=AutoModelForMaskedLM)
+    auto_classes |= dict(
+        ConditionalGeneration=AutoModelForSeq2SeqLM, MTModel=AutoModelForSeq2SeqLM, BertModel=AutoModel
+    )
+    auto = next(auto for ending, auto in auto_classes.items() if name.endswith(ending))
     model, info = auto.from_pretrained(folder, output_loading_info=True, **kwargs)
     assert not info["missing_keys"] and not info["unexpected_keys"], info
     if hasattr(model.config, "num_experts_per_tok"):
@@ -252,12 +254,12 @@ def theirs(folder, **kwargs):
 
 def real(padding, n=13):
     """Which tokens of a batch of two are real; both longer than any window here."""
-    kept = torch.ones(2, n, dtype=torch.bool)
+    mask = torch.ones(2, n, dtype=torch.bool)
     if padding == "right":
-        kept[1, -4:] = False
+        mask[1, -4:] = False
     elif padding == "left":
-        kept[1, :4] = False
-    return kept
+        mask[1, :4] = False
+    return mask
 
 
 def headed(config, tied):
@@ -269,16 +271,16 @@ def headed(config, tied):
     return config.replace(tied=tied, output_scale=config.width**-0.5 if tied else 1.0)
 
 
-def answers(model, loaded, ids, kept=None):
+def logits_of_both(model, loaded, ids, mask=None):
     """What ours and theirs say; an encoder-decoder reads ids as its source, and writes some of them."""
-    kept = torch.ones_like(ids, dtype=torch.bool) if kept is None else kept
-    told = dict(input_ids=ids, attention_mask=kept.long())
+    mask = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
+    inputs = dict(input_ids=ids, attention_mask=mask.long())
     if model.config.kind == "encoder-decoder":
-        return model(ids[:, 3:11], ids, source_mask=kept), loaded(**told, decoder_input_ids=ids[:, 3:11]).logits
-    at = (kept.cumsum(1) - 1).clamp(min=0) if loaded.config.model_type == "opt" else None  # which counts real tokens
-    ours, their = model(ids, mask=kept, at=at)[kept], loaded(**told)
+        return model(ids[:, 3:11], ids, source_mask=mask), loaded(**inputs, decoder_input_ids=ids[:, 3:11]).logits
+    at = (mask.cumsum(1) - 1).clamp(min=0) if loaded.config.model_type == "opt" else None  # which counts real tokens
+    ours, their = model(ids, mask=mask, at=at)[mask], loaded(**inputs)
     their = their.last_hidden_state if model.config.head == "none" else their.logits
-    return ours, their[kept].to(ours.dtype)  # Mamba-2 says float32, whatever it is in
+    return ours, their[mask].to(ours.dtype)  # Mamba-2 says float32, whatever it is in
 
 
 @each
@@ -286,16 +288,16 @@ def answers(model, loaded, ids, kept=None):
 @torch.no_grad()
 def test_the_same_logits_in_transformers(case, tied, tmp_path):
     architecture, config = CASES[case]
-    model = made(headed(config, tied))
+    model = random_model(headed(config, tied))
     loaded = theirs(exported(model, None, tmp_path / "out"))
     assert type(loaded).__name__ == architecture and loaded.dtype == torch.float64
     atol = 1e-10 if case.startswith(EXACT) else 3e-5 if case.startswith(LOOPS) else 1e-6
     # In float64 theirs masks by a number that is −∞ to its softmax, in float32: a row of padding is NaN, and so is the rest.
     paddings = ("none", "right") if loaded.config._attn_implementation == "eager" else ("none", "right", "left")
     for padding in paddings:
-        kept = real(padding)
-        ids = torch.randint(config.vocab, kept.shape)
-        ours, their = answers(model, loaded, ids, kept)
+        mask = real(padding)
+        ids = torch.randint(config.vocab, mask.shape)
+        ours, their = logits_of_both(model, loaded, ids, mask)
         assert ours.std() > 0.1  # else any two models would be equal
         torch.testing.assert_close(ours, their, atol=atol, rtol=0)
 
@@ -303,16 +305,16 @@ def test_the_same_logits_in_transformers(case, tied, tmp_path):
 @each
 @torch.no_grad()
 def test_the_same_logits_in_float32(case, tmp_path):
-    model = made(CASES[case][1], torch.float32)
+    model = random_model(CASES[case][1], torch.float32)
     loaded = theirs(exported(model, None, tmp_path / "out"))
     assert loaded.dtype == torch.float32
     ids = torch.randint(model.config.vocab, (2, 13))
-    torch.testing.assert_close(*answers(model, loaded, ids), atol=1e-4, rtol=0)
+    torch.testing.assert_close(*logits_of_both(model, loaded, ids), atol=1e-4, rtol=0)
 
 
 @torch.no_grad()
 def test_token_types_are_berts(tmp_path):
-    model = made(BERT)
+    model = random_model(BERT)
     loaded = theirs(exported(model, None, tmp_path / "out"))
     ids, types = torch.randint(43, (2, 9)), torch.randint(2, (2, 9))
     ours = model(ids, types=types)
@@ -325,10 +327,10 @@ def test_token_types_are_berts(tmp_path):
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @torch.no_grad()
 def test_back_again(case, tied, tmp_path):
-    model = made(headed(CASES[case][1], tied))
+    model = random_model(headed(CASES[case][1], tied))
     folder = exported(model, None, tmp_path / "out")
     saved = load_file(folder / "model.safetensors")
-    config, state = to_ours(json.loads((folder / "config.json").read_text()), saved)
+    config, state = from_hf(json.loads((folder / "config.json").read_text()), saved)
     again = Transformer(config).double().eval()
     again.load_state_dict(state)
     for name, parameter in model.named_parameters():
@@ -347,15 +349,15 @@ def test_back_again(case, tied, tmp_path):
 )
 @torch.no_grad()
 def test_what_transformers_saves_reads_the_same(case, tmp_path):
-    loaded = theirs(exported(made(CASES[case][1]), None, tmp_path / "out"))
+    loaded = theirs(exported(random_model(CASES[case][1]), None, tmp_path / "out"))
     loaded.save_pretrained(tmp_path / "theirs")
-    told = json.loads((tmp_path / "theirs" / "config.json").read_text())
-    config, state = to_ours(told, load_file(tmp_path / "theirs" / "model.safetensors"))
+    config = json.loads((tmp_path / "theirs" / "config.json").read_text())
+    config, state = from_hf(config, load_file(tmp_path / "theirs" / "model.safetensors"))
     again = Transformer(config).double().eval()
     again.load_state_dict(state)
     ids = torch.randint(config.vocab, (2, 13))
     atol = 1e-10 if case.startswith(EXACT) else 3e-5 if case.startswith(LOOPS) else 1e-6
-    torch.testing.assert_close(*answers(again, loaded, ids), atol=atol, rtol=0)
+    torch.testing.assert_close(*logits_of_both(again, loaded, ids), atol=atol, rtol=0)
 
 
 TEXT = "The cat sat on the mat.  人工智能，你好！\n\tdef f(x): return x² … naïve 🙂"
@@ -367,7 +369,7 @@ TEXT = "The cat sat on the mat.  人工智能，你好！\n\tdef f(x): return x�
 def test_the_same_ids_in_transformers(case, kind, tmp_path):
     special = ["pad", "bos", "eos", "mask", "unk"]
     tokenizer = train_tokenizer(kind, [TEXT * 9], vocab=290 if kind == "bpe" else None, special=special)
-    model = made(CASES[case][1].replace(vocab=tokenizer.vocab + 3))
+    model = random_model(CASES[case][1].replace(vocab=tokenizer.vocab + 3))
     folder = exported(model, tokenizer, tmp_path / "out")
     auto = PreTrainedTokenizerFast if case == "qwen2" else AutoTokenizer
     loaded = auto.from_pretrained(folder)
@@ -387,28 +389,28 @@ def test_a_translator_begins_and_ends_in_transformers_as_it_does_here(case, tmp_
     """Left to itself, theirs begins with the token that ours does, and ends where ours does."""
     tokenizer = train_tokenizer("characters", [TEXT], special=["pad", "bos", "eos", "unk"])
     # theirs has no cache for a decoder that is deeper than the encoder
-    model = made(CASES[case][1].replace(vocab=tokenizer.vocab, n_decoder_layer=1))
+    model = random_model(CASES[case][1].replace(vocab=tokenizer.vocab, n_decoder_layer=1))
     loaded = theirs(exported(model, tokenizer, tmp_path / "out"))
     assert loaded.generation_config.decoder_start_token_id == tokenizer.start == tokenizer.bos
     sources = [tokenizer.encode("the cat")[:7], tokenizer.encode("on a mat")[:7]]
-    seen = loaded.generate(torch.tensor(sources), max_new_tokens=9, do_sample=False, num_beams=1).tolist()
+    outputs = loaded.generate(torch.tensor(sources), max_new_tokens=9, do_sample=False, num_beams=1).tolist()
     ours = generate(model, [[tokenizer.start]] * 2, most=9, source=sources, stop=tokenizer.ends)
-    until = [row[1:].index(tokenizer.eos) + 1 if tokenizer.eos in row[1:] else 10 for row in seen]
-    assert [row[1:n] for row, n in zip(seen, until, strict=True)] == ours
-    assert {row[0] for row in seen} == {tokenizer.bos}
+    until = [row[1:].index(tokenizer.eos) + 1 if tokenizer.eos in row[1:] else 10 for row in outputs]
+    assert [row[1:n] for row, n in zip(outputs, until, strict=True)] == ours
+    assert {row[0] for row in outputs} == {tokenizer.bos}
 
 
 def test_the_layout_for_which_transformers_builds_another_tokenizer_warns(tmp_path):
     tokenizer = train_tokenizer("characters", [TEXT])
-    model = made(CASES["qwen2"][1].replace(vocab=tokenizer.vocab))
+    model = random_model(CASES["qwen2"][1].replace(vocab=tokenizer.vocab))
     with pytest.warns(UserWarning, match="load this one with PreTrainedTokenizerFast"):
         folder = exported(model, tokenizer, tmp_path / "out")
     assert AutoTokenizer.from_pretrained(folder)(TEXT)["input_ids"] != tokenizer.encode(TEXT)  # else it need not warn
 
 
-def test_without_a_tokenizer_no_family_default_is_left(tmp_path):
+def test_without_a_tokenizer_no_family_default_remains(tmp_path):
     for case in ("llama", "gpt2", "bert"):
-        config = theirs(exported(made(CASES[case][1]), None, tmp_path / case)).config
+        config = theirs(exported(random_model(CASES[case][1]), None, tmp_path / case)).config
         assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (None, None, None)
 
 
@@ -421,16 +423,18 @@ def test_presets_fit_a_layout(name):
 
 def test_transformers_4_finds_its_names(tmp_path):
     scaling = dict(kind="llama3", factor=4.0, low=1.0, high=4.0, original=16)
-    told, _ = to_theirs(LLAMA.replace(rotary_base=77.0, rotary_scaling=scaling), dict(made(LLAMA).named_parameters()))
-    assert told["rope_theta"] == 77.0
-    assert told["rope_scaling"] == dict(
+    config, _ = to_hf(
+        LLAMA.replace(rotary_base=77.0, rotary_scaling=scaling), dict(random_model(LLAMA).named_parameters())
+    )
+    assert config["rope_theta"] == 77.0
+    assert config["rope_scaling"] == dict(
         rope_type="llama3",
         factor=4.0,
         low_freq_factor=1.0,
         high_freq_factor=4.0,
         original_max_position_embeddings=16,
     )
-    assert told["rope_parameters"] == told["rope_scaling"] | {"rope_theta": 77.0}
+    assert config["rope_parameters"] == config["rope_scaling"] | {"rope_theta": 77.0}
 
 
 REFUSED = {
@@ -510,7 +514,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_no_layout_holds_is_said(case, tmp_path):
+def test_unsupported_configs_are_refused_with_reasons(case, tmp_path):
     config, sentence = REFUSED[case]
     with pytest.raises(ValueError, match=sentence) as refusal:
         family_of(config)
@@ -522,9 +526,9 @@ def test_what_no_layout_holds_is_said(case, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def told(case="llama", **changes):
-    model = made(CASES[case][1])
-    config, tensors = to_theirs(model.config, dict(model.named_parameters()))
+def hf_checkpoint(case="llama", **changes):
+    model = random_model(CASES[case][1])
+    config, tensors = to_hf(model.config, dict(model.named_parameters()))
     return config | changes, tensors
 
 
@@ -555,78 +559,78 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_a_foreign_config_that_qkv_has_no_words_for_is_said(case):
+def test_unsupported_hf_configs_are_refused(case):
     changes, sentence = UNREADABLE[case]
     with pytest.raises(ValueError, match=sentence):
-        to_ours(*told(**changes))
+        from_hf(*hf_checkpoint(**changes))
 
 
-def test_foreign_weights_too_few_or_too_many_are_said():
-    config, tensors = told()
+def test_missing_or_extra_weights_are_refused():
+    config, tensors = hf_checkpoint()
     with pytest.raises(ValueError, match=r"no whole LLaMA: missing model\.norm\.weight"):
-        to_ours(config, {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"})
+        from_hf(config, {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"})
     with pytest.raises(ValueError, match="there is also extra"):
-        to_ours(config, tensors | {"extra": torch.zeros(1)})
-    to_ours(config, tensors | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(3)})
+        from_hf(config, tensors | {"extra": torch.zeros(1)})
+    from_hf(config, tensors | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(3)})
     del config["hidden_size"]
     with pytest.raises(ValueError, match="says nothing of 'hidden_size', which a llama needs"):
-        to_ours(config, tensors)
+        from_hf(config, tensors)
 
 
-def test_a_word_or_a_tokenizer_that_does_not_fit_is_said(tmp_path):
+def test_a_wrong_format_or_tokenizer_is_refused(tmp_path):
     with pytest.raises(ValueError, match="to 'hff' is not one of hf; did you mean 'hf'"):
-        export(made(LLAMA), None, tmp_path / "out", to="hff")
+        export(random_model(LLAMA), None, tmp_path / "out", to="hff")
     with pytest.raises(ValueError, match="the tokenizer has 256 tokens and the model 37"):
-        export(made(LLAMA), Bytes.make(), tmp_path / "out")
+        export(random_model(LLAMA), Bytes.make(), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_token_types_belong_to_an_encoder_that_has_some():
+def test_token_types_need_an_encoder_with_types():
     with pytest.raises(ValueError, match="token_types=2 belongs to an encoder"):
         LLAMA.replace(token_types=2)
     with pytest.raises(ValueError, match="token_types=0: leave them out"):
-        made(BERT.replace(token_types=0))(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
+        random_model(BERT.replace(token_types=0))(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
     with pytest.raises(ValueError, match="only an encoder has token types"):
-        made(LLAMA)(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
+        random_model(LLAMA)(torch.zeros(1, 3, dtype=int), types=torch.zeros(1, 3, dtype=int))
 
 
 def test_an_earlier_export_is_replaced_and_nothing_else(tmp_path):
     folder = tmp_path / "deep" / "out"
-    export(made(LLAMA.replace(vocab=300)), Bytes.make(), folder)
+    export(random_model(LLAMA.replace(vocab=300)), Bytes.make(), folder)
     assert sorted(file.name for file in folder.iterdir()) == sorted(FILES)
-    assert export(made(GPT2), None, folder) == "gpt2"
+    assert export(random_model(GPT2), None, folder) == "gpt2"
     assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
     assert json.loads((folder / "config.json").read_text())["model_type"] == "gpt2"
-    assert [place.name for place in folder.parent.iterdir()] == ["out"]
+    assert [path.name for path in folder.parent.iterdir()] == ["out"]
 
     (folder / "README.md").write_text("mine")
     with pytest.raises(Problem, match=r"holds README\.md, which no export of qkv wrote"):
-        export(made(GPT2), None, folder)
+        export(random_model(GPT2), None, folder)
     other = tmp_path / "a model of someone else"
     other.mkdir()
-    export(made(GPT2), None, other)  # an empty folder is free to use
+    export(random_model(GPT2), None, other)  # an empty folder is free to use
     (other / "config.json").write_text("{}")
     with pytest.raises(Problem, match=r"holds config\.json, model\.safetensors"):
-        export(made(GPT2), None, other)
+        export(random_model(GPT2), None, other)
     with pytest.raises(Problem, match="is a file"):
-        export(made(GPT2), None, other / "config.json")
+        export(random_model(GPT2), None, other / "config.json")
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path):
-    before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
-    kept = before.read_bytes()
+    before = exported(random_model(LLAMA), None, tmp_path / "out") / "model.safetensors"
+    content = before.read_bytes()
     for name in ("out", "new"):
         with full_disk(20_000), pytest.raises(OSError, match="File too large") as refused:
-            export(made(LLAMA), None, tmp_path / name)
+            export(random_model(LLAMA), None, tmp_path / name)
         assert refused.value.filename == str(tmp_path / name)
-    assert before.read_bytes() == kept
-    assert [place.name for place in tmp_path.iterdir()] == ["out"]
+    assert before.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("moment", ["save_tensors", "flush_folder", "second rename"])
 def test_ctrl_c_leaves_what_was_there(moment, tmp_path, monkeypatch):
-    before = exported(made(LLAMA), None, tmp_path / "out") / "model.safetensors"
-    kept = before.read_bytes()
+    before = exported(random_model(LLAMA), None, tmp_path / "out") / "model.safetensors"
+    content = before.read_bytes()
 
     def stop(*args):
         raise KeyboardInterrupt
@@ -637,7 +641,7 @@ def test_ctrl_c_leaves_what_was_there(moment, tmp_path, monkeypatch):
     else:
         monkeypatch.setattr(f"qkv.formats.hf_export.{moment}", stop)
     with pytest.raises(KeyboardInterrupt):
-        export(made(LLAMA), None, tmp_path / "out")
+        export(random_model(LLAMA), None, tmp_path / "out")
     monkeypatch.undo()
-    assert before.read_bytes() == kept
-    assert [place.name for place in tmp_path.iterdir()] == ["out"]
+    assert before.read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -21,12 +21,12 @@ from qkv.text import Bytes
 from qkv.text.token_bytes import LETTERS
 
 from .cases import SHAPES, make, words
-from .files import made, rounded, write_ctranslate2, write_gguf
+from .files import hf_model, rounded, write_ctranslate2, write_gguf
 
 
 def folder_of(name, folder):
     """A Hugging Face folder of a small model, with a tokenizer that fits."""
-    model = made(name, vocab_size=300)
+    model = hf_model(name, vocab_size=300)
     model.save_pretrained(folder)
     Bytes.make().save(folder)
     return model
@@ -39,16 +39,16 @@ def logits(model, ids):
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("kind", ("decoder", "encoder-decoder"))
-def test_nothing_is_left_uninitialised(name, kind):
+def test_every_weight_is_initialised(name, kind):
     """Built on nothing and given its weights, a model says what it says when built as usual."""
     model = make(name, kind)
-    again = model_files.empty(model.config)
+    again = model_files.empty_model(model.config)
     model_files.assign("here", again, {n: t.clone() for n, t in tensor_files.weights_of(model).items()}, torch.float64)
     assert not [n for n, t in (*again.named_parameters(), *again.named_buffers()) if t.is_meta]
     assert all(p.requires_grad for p in again.parameters())
-    given = (words(2, 9),) if kind == "decoder" else (words(2, 9), words(2, 7))
+    inputs = (words(2, 9),) if kind == "decoder" else (words(2, 9), words(2, 7))
     with torch.no_grad():
-        assert torch.equal(again.eval()(*given), model(*given))
+        assert torch.equal(again.eval()(*inputs), model(*inputs))
     assert (again.head.weight is again.embedding.weight) == model.config.tied
 
 
@@ -58,7 +58,7 @@ def test_weights_that_nothing_reads_are_refused():
         "more.weight": torch.ones(2)
     }
     with pytest.raises(Problem, match=r"leaves no place for \(more\.weight\)") as refusal:
-        model_files.assign("here", model_files.empty(model.config), state, torch.float64)
+        model_files.assign("here", model_files.empty_model(model.config), state, torch.float64)
     assert "没有位置" in refusal.value.say("zh")
 
 
@@ -72,16 +72,16 @@ def test_a_name_that_no_file_can_have_is_refused(name):
 def test_no_random_numbers_are_drawn_for_weights_that_come_from_a_file():
     config = make().config
     torch.manual_seed(3)
-    wanted = torch.rand(4)
+    expected = torch.rand(4)
     torch.manual_seed(3)
-    model_files.empty(config)
-    assert torch.equal(torch.rand(4), wanted)
+    model_files.empty_model(config)
+    assert torch.equal(torch.rand(4), expected)
 
 
 @pytest.mark.parametrize("shard", (None, "60KB"), ids=("one file", "shards"))
 @pytest.mark.parametrize("name", ("llama", "gpt2"))
 def test_a_hugging_face_folder(name, shard, tmp_path):
-    theirs = made(name, vocab_size=300)
+    theirs = hf_model(name, vocab_size=300)
     theirs.save_pretrained(tmp_path, **({"max_shard_size": shard} if shard else {}))
     Bytes.make().save(tmp_path)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 2) == (shard is not None)
@@ -92,14 +92,14 @@ def test_a_hugging_face_folder(name, shard, tmp_path):
     assert not ours.training and all(p.requires_grad and p.is_contiguous() for p in ours.parameters())
 
 
-@pytest.mark.parametrize("kept", (torch.float16, torch.bfloat16, torch.float64))
-@pytest.mark.parametrize("asked", (torch.float32, torch.float64, torch.bfloat16))
-def test_weights_come_in_the_dtype_asked_for(kept, asked, tmp_path):
+@pytest.mark.parametrize("stored", (torch.float16, torch.bfloat16, torch.float64))
+@pytest.mark.parametrize("requested", (torch.float32, torch.float64, torch.bfloat16))
+def test_weights_have_the_requested_dtype(stored, requested, tmp_path):
     theirs = folder_of("llama", tmp_path)
-    theirs.to(kept).save_pretrained(tmp_path)
-    ours, _ = load(tmp_path, dtype=asked)
-    assert {p.dtype for p in ours.parameters()} == {asked}
-    want = theirs.model.layers[1].mlp.up_proj.weight.to(asked)
+    theirs.to(stored).save_pretrained(tmp_path)
+    ours, _ = load(tmp_path, dtype=requested)
+    assert {p.dtype for p in ours.parameters()} == {requested}
+    want = theirs.model.layers[1].mlp.up_proj.weight.to(requested)
     assert torch.equal(ours.decoder[1].feed_forward.up.weight, want)
 
 
@@ -119,8 +119,8 @@ def test_a_model_can_be_trained_on_and_its_file_stays_as_it_was(tmp_path):
     assert torch.equal(again.decoder[0].attention.q.weight, old)
 
 
-def test_a_gguf_file_and_a_folder_with_one(tmp_path):
-    theirs = made("llama", vocab_size=256)
+def test_a_gguf_file_and_its_folder(tmp_path):
+    theirs = hf_model("llama", vocab_size=256)
     file = tmp_path / "here" / "m.gguf"
     file.parent.mkdir()
     write_gguf(theirs, file, "q8_0", tokens=LETTERS)
@@ -136,7 +136,7 @@ def test_a_gguf_file_and_a_folder_with_one(tmp_path):
 
 
 def test_a_tokenizer_of_another_model_is_refused_with_both_numbers(tmp_path):
-    made("llama", vocab_size=100).save_pretrained(tmp_path)
+    hf_model("llama", vocab_size=100).save_pretrained(tmp_path)
     Bytes.make().save(tmp_path)
     with pytest.raises(Problem, match="tokenizer has 256 tokens and the model 100"):
         load(tmp_path)
@@ -170,37 +170,39 @@ from qkv.model import weights
 def peak():  # ru_maxrss would begin with what the parent process had
     return int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
 
-def measure(place):
-    begun = peak()
-    if place.suffix == ".gguf":
-        held = gguf_files.read(place)
-        model = weights.build(place, held.theirs, held.tensors)
+def measure(path):
+    before = peak()
+    if path.suffix == ".gguf":
+        contents = gguf_files.read(path)
+        model = weights.build(path, contents.config, contents.tensors)
     else:
-        model, _ = weights.load(place)
+        model, _ = weights.load(path)
     sum(p.sum().item() for p in model.parameters())  # what is mapped must be read to count
-    print((peak() - begun) / sum(p.numel() * 4 for p in model.parameters()), flush=True)
+    print((peak() - before) / sum(p.numel() * 4 for p in model.parameters()), flush=True)
 
-for place in map(Path, sys.argv[1:]):
+for path in map(Path, sys.argv[1:]):
     if (child := os.fork()) == 0:  # memory that was given back would hide what the next one takes
-        measure(place)
+        measure(path)
         os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0, place
+    assert os.waitpid(child, 0)[1] == 0, path
 """
 
 
-def heavy(kind, place):
+def heavy(kind, path):
     """A model of more than 100 MB, written in one of the ways there are."""
-    place.mkdir()
+    path.mkdir()
     llama = dict(hidden_size=1024, intermediate_size=2048, num_hidden_layers=2, num_attention_heads=8, head_dim=128)
     gpt2 = dict(n_embd=1024, n_inner=4096, n_layer=2, n_head=8)
-    theirs = made("gpt2", vocab_size=2000, **gpt2) if kind == "GPT-2" else made("llama", vocab_size=8000, **llama)
+    theirs = (
+        hf_model("gpt2", vocab_size=2000, **gpt2) if kind == "GPT-2" else hf_model("llama", vocab_size=8000, **llama)
+    )
     assert sum(p.numel() for p in theirs.parameters()) * 4 > 100e6
     if kind == "q8_0":
-        return write_gguf(theirs, place / "m.gguf", kind)
-    Bytes.make().save(place)
+        return write_gguf(theirs, path / "m.gguf", kind)
+    Bytes.make().save(path)
     many = {"max_shard_size": "40MB"} if kind == "shards" else {}
-    theirs.to(torch.float16 if kind == "float16" else torch.float32).save_pretrained(place, **many)
-    return place
+    theirs.to(torch.float16 if kind == "float16" else torch.float32).save_pretrained(path, **many)
+    return path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -210,26 +212,26 @@ def heavy(kind, place):
     ids=" ".join,
 )
 def test_the_weights_are_in_memory_about_once(tmp_path, kinds):
-    places = [heavy(kind, tmp_path / kind) for kind in kinds]
-    told = subprocess.run([sys.executable, "-c", MEASURE, *places], capture_output=True, text=True, timeout=300)
-    assert told.returncode == 0, told.stderr
-    times = dict(zip(kinds, map(float, told.stdout.split()), strict=True))
+    paths = [heavy(kind, tmp_path / kind) for kind in kinds]
+    result = subprocess.run([sys.executable, "-c", MEASURE, *paths], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    times = dict(zip(kinds, map(float, result.stdout.split()), strict=True))
     assert all(0.9 < times[kind] < 1.5 for kind in kinds), times
 
 
 def test_names(tmp_path, monkeypatch):
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "home"))
-    for name, says in (
+    for name, message in (
         ("smollm2", "not here yet: get it with `qkv models get smollm2`"),
         ("hf:owner/tiny", "get it with `qkv models get hf:owner/tiny`"),
         ("smolm2", "did you mean smollm2?"),
         ("shakespeare", "there is no model shakespeare"),
         (tmp_path / "none.gguf", r"there is no model .*none\.gguf"),
     ):
-        with pytest.raises(Problem, match=says):
+        with pytest.raises(Problem, match=message):
             load(name)
-    place = tmp_path / "home" / "model" / "smollm2"
-    place.mkdir(parents=True)
+    path = tmp_path / "home" / "model" / "smollm2"
+    path.mkdir(parents=True)
     monkeypatch.setattr(store, "path", lambda name: folder if name == "smollm2" else None)
     folder = tmp_path / "hf"
     folder_of("llama", folder)
@@ -254,8 +256,8 @@ def index(where):
     def change(folder):
         (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
         names = load_file(folder / "model-00001-of-00001.safetensors")
-        told = {name: "model-00001-of-00001.safetensors" for name in names} | where
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": told}))
+        weight_map = {name: "model-00001-of-00001.safetensors" for name in names} | where
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
 
     return change
 
@@ -324,11 +326,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_broken_gets_a_sentence_in_both_languages(name, tmp_path):
-    change, says = BROKEN[name]
-    with pytest.raises(Problem, match=says) as told:
+    change, message = BROKEN[name]
+    with pytest.raises(Problem, match=message) as refusal:
         load(broken_folder(tmp_path, change))
-    assert str(tmp_path) in str(told.value)
-    assert re.search("[\u4e00-\u9fff]", told.value.say("zh"))
+    assert str(tmp_path) in str(refusal.value)
+    assert re.search("[\u4e00-\u9fff]", refusal.value.say("zh"))
 
 
 def test_folders_with_nothing_in_them(tmp_path):
@@ -340,19 +342,19 @@ def test_folders_with_nothing_in_them(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(Problem, match="give the folder that it lies in"):
         load(tmp_path / "model.safetensors")
-    write_ctranslate2(made("marian"), tmp_path / "ct")
+    write_ctranslate2(hf_model("marian"), tmp_path / "ct")
     with pytest.raises(Problem, match=r"no sentencepiece\.model"):
         load(tmp_path / "ct")
 
 
 @pytest.mark.parametrize("strange", (float("nan"), float("inf"), -float("inf")))
-@pytest.mark.parametrize("kept", (torch.float32, torch.float16, torch.bfloat16))
-def test_weights_that_are_no_numbers_are_refused_by_name(strange, kept, tmp_path):
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float16, torch.bfloat16))
+def test_weights_that_are_no_numbers_are_refused_by_name(strange, dtype, tmp_path):
     """In a Hugging Face folder, whichever tensor it is; large weights are numbers."""
     folder_of("llama", tmp_path)
     file = tmp_path / "model.safetensors"
-    tensors = {name: tensor.to(kept) for name, tensor in load_file(file).items()}
-    tensors["lm_head.weight"][1, 2] = torch.finfo(kept).max
+    tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
+    tensors["lm_head.weight"][1, 2] = torch.finfo(dtype).max
     for name in ("lm_head.weight", "model.layers.1.self_attn.q_proj.weight", "model.norm.weight"):
         changed = tensors[name].clone()
         changed.view(-1)[7] = strange
@@ -363,18 +365,18 @@ def test_weights_that_are_no_numbers_are_refused_by_name(strange, kept, tmp_path
     load(tmp_path)
 
 
-def test_numbers_are_asked_of_every_format(tmp_path):
-    model = made("llama", vocab_size=256)
+def test_every_format_refuses_infinite_weights(tmp_path):
+    model = hf_model("llama", vocab_size=256)
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight[3, 1] = float("inf")
     write_gguf(model, tmp_path / "m.gguf", "f32", tokens=LETTERS)
-    translator = made("marian")
+    translator = hf_model("marian")
     with torch.no_grad():
         translator.model.decoder.layers[0].fc1.bias[2] = float("nan")
     write_ctranslate2(translator, tmp_path / "ct")
-    for place, name in (("m.gguf", "mlp.up_proj.weight"), ("ct", "fc1.bias")):
+    for path, name in (("m.gguf", "mlp.up_proj.weight"), ("ct", "fc1.bias")):
         with pytest.raises(Problem, match=f"{name} has 1 of its"):
-            load(tmp_path / place)
+            load(tmp_path / path)
 
 
 @pytest.fixture(scope="module")
@@ -389,22 +391,22 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
-def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
+def test_a_changed_checkpoint_is_refused_by_every_command(run, tmp_path, capsys):
     """Any byte of it, at the beginning, in the middle, at the end; and what to do is said."""
     from qkv.cli import main
 
     shutil.copytree(run, tmp_path / "run")
     load(tmp_path / "run")
-    place = run_folder.best(tmp_path / "run")
-    file = place / "model.safetensors"
+    checkpoint = run_folder.best(tmp_path / "run")
+    file = checkpoint / "model.safetensors"
     whole = file.read_bytes()
     for at in (len(whole) - 3, len(whole) // 2, 9, 0):
         raw = bytearray(whole)
         raw[at] ^= 1
         file.write_bytes(raw)
-        with pytest.raises(Problem, match=r"is not what was written: its content changed.*--resume") as told:
+        with pytest.raises(Problem, match=r"is not what was written: its content changed.*--resume") as refusal:
             load(tmp_path / "run")
-        assert str(place) in told.value.say("zh")
+        assert str(checkpoint) in refusal.value.say("zh")
     file.write_bytes(whole[:-4])
     with pytest.raises(Problem, match="it was cut short"):
         load(tmp_path / "run")
@@ -412,11 +414,11 @@ def test_a_checkpoint_that_was_changed_is_used_by_nobody(run, tmp_path, capsys):
         assert main([*command, str(tmp_path / "run")]) == 2
         assert "it was cut short" in capsys.readouterr().err
     assert not (tmp_path / "run-hf").exists()
-    shutil.rmtree(place)
+    shutil.rmtree(checkpoint)
     load(tmp_path / "run")
 
 
-def test_a_checkpoint_of_another_config_is_told_by_name_and_shape(tmp_path):
+def test_a_checkpoint_of_another_config_is_refused_by_name_and_shape(tmp_path):
     file, model = tmp_path / "model.safetensors", make()
     save_file(tensor_files.weights_of(make(width=24)), file)
     with pytest.raises(

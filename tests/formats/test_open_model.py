@@ -8,13 +8,13 @@ from qkv.formats.open_model import open_any
 from qkv.i18n import Problem
 from qkv.text import Bytes
 
-from .files import made
+from .files import hf_model
 
 
 def test_a_layout_that_qkv_knows_is_ours_and_another_is_theirs(tmp_path):
     from transformers import Olmo2Config, Olmo2ForCausalLM
 
-    made("llama", vocab_size=300).save_pretrained(tmp_path / "llama")
+    hf_model("llama", vocab_size=300).save_pretrained(tmp_path / "llama")
     sizes = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, pad_token_id=0)
     theirs = Olmo2ForCausalLM(Olmo2Config(vocab_size=300, num_key_value_heads=2, **sizes)).eval()
     theirs.save_pretrained(tmp_path / "olmo2")

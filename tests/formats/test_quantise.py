@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv import Config, Transformer
-from qkv.formats.quantise import FEW, Int8Linear, quantise
+from qkv.formats.quantise import MAX_INT8_ROWS, Int8Linear, quantise
 from qkv.generation.decoding import generate
 
 SIZES = [(7, 5), (64, 33), (31, 130), (96, 7)]
@@ -13,14 +13,14 @@ SIZES = [(7, 5), (64, 33), (31, 130), (96, 7)]
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("rows", [1, 3, FEW, FEW + 1, 40])
+@pytest.mark.parametrize("rows", [1, 3, MAX_INT8_ROWS, MAX_INT8_ROWS + 1, 40])
 def test_a_product_is_that_of_the_rounded_matrix(size, bias, rows):
     torch.manual_seed(0)
     linear = nn.Linear(*size, bias=bias)
     packed = Int8Linear(linear)
     x = torch.randn(rows, size[0])
     true = x.double() @ packed.weight.double().T + (0 if linear.bias is None else linear.bias.double())
-    exact = rows > FEW or size[0] % 32  # float32 there, bfloat16 in and out elsewhere
+    exact = rows > MAX_INT8_ROWS or size[0] % 32  # float32 there, bfloat16 in and out elsewhere
     torch.testing.assert_close(packed(x).double(), true, rtol=1e-5 if exact else 1e-2, atol=1e-5 if exact else 2e-2)
     torch.testing.assert_close(packed(x[None]), packed(x)[None])
     torch.testing.assert_close(packed.flat()(x), packed(x))
@@ -51,7 +51,7 @@ def test_a_model_stays_close_and_speaks():
     changed = {name for name, m in model.named_modules() if isinstance(m, Int8Linear)}
     assert changed == names and len(names) == 3 * 7 + 1
     assert 0 < (after - before).norm() / before.norm() < 0.02
-    said = generate(model, ids.tolist(), most=10)[0]
-    assert len(said) == 10
+    tokens = generate(model, ids.tolist(), most=10)[0]
+    assert len(tokens) == 10
     slow = generate(model, ids.tolist(), most=1, cache=False)[0]
-    assert said[:1] == slow
+    assert tokens[:1] == slow

@@ -56,17 +56,17 @@ def smollm():
 
 
 def speak(theirs, ids, most):
-    given = torch.tensor([ids])
+    prompt = torch.tensor([ids])
     with torch.no_grad():
-        said = theirs.generate(
-            given,
-            attention_mask=torch.ones_like(given),
+        output = theirs.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
             max_new_tokens=most,
             do_sample=False,
             eos_token_id=[2, 0],
             pad_token_id=2,
         )
-    return [i for i in said[0, len(ids) :].tolist() if i not in (2, 0)]
+    return [i for i in output[0, len(ids) :].tolist() if i not in (2, 0)]
 
 
 def test_smollm2_has_transformers_logits(smollm):
@@ -91,8 +91,8 @@ def test_smollm2_knows_the_capital_of_france(smollm):
 
 def test_smollm2s_textbook_head(smollm):
     model, tokenizer, _ = smollm
-    found = qkv.trace(model, "The cat sat on the mat because it was tired", tokenizer)
-    layer, head, weight = found.find("it", "cat")[0]
+    trace = qkv.trace(model, "The cat sat on the mat because it was tired", tokenizer)
+    layer, head, weight = trace.find("it", "cat")[0]
     assert (layer, head) == (13, 8) and weight == pytest.approx(0.80, abs=0.006)
 
 
@@ -109,9 +109,9 @@ def test_eight_bits_change_little(smollm):
 def test_minilm_has_transformers_states_and_similarities():
     from transformers import AutoModel
 
-    place = folder("minilm")
+    path = folder("minilm")
     model, tokenizer = qkv.load("minilm")
-    theirs = AutoModel.from_pretrained(place, dtype=torch.float32).eval()
+    theirs = AutoModel.from_pretrained(path, dtype=torch.float32).eval()
     means = []
     for text in ENGLISH:
         ids = torch.tensor([tokenizer.frame(tokenizer.encode(text))])
@@ -146,7 +146,7 @@ def test_opus_translates_as_transformers_does(opus, width):
         ids = source_ids(tokenizer, text)
         ours = translate_ids(model, tokenizer, [ids], width=width, most=64)[0]
         with torch.no_grad():
-            said = marian.generate(
+            output = marian.generate(
                 torch.tensor([ids]),
                 num_beams=width,
                 max_new_tokens=64,
@@ -160,10 +160,10 @@ def test_opus_translates_as_transformers_does(opus, width):
                 forced_eos_token_id=None,
                 forced_bos_token_id=None,
             )[0, 1:].tolist()
-        assert ours == [i for i in said if i not in (tokenizer.start, tokenizer.eos)], text
+        assert ours == [i for i in output if i not in (tokenizer.start, tokenizer.eos)], text
 
 
-def test_opus_in_a_batch_is_one_by_one(opus):
+def test_opus_in_a_batch_equals_single_sentences(opus):
     model, tokenizer, _ = opus
     sources = [source_ids(tokenizer, text) for text in CHINESE]
     for width in (1, 3):
@@ -171,18 +171,18 @@ def test_opus_in_a_batch_is_one_by_one(opus):
         assert together == [translate_ids(model, tokenizer, [s], width=width, most=40)[0] for s in sources]
 
 
-def test_opus_says_the_famous_sentence(opus):
+def test_opus_translates_the_famous_sentence(opus):
     model, tokenizer, _ = opus
-    said = translate_ids(model, tokenizer, [source_ids(tokenizer, CHINESE[0])], width=4)[0]
-    assert tokenizer.decode(said) == "I like to play artificial intelligence."
+    output = translate_ids(model, tokenizer, [source_ids(tokenizer, CHINESE[0])], width=4)[0]
+    assert tokenizer.decode(output) == "I like to play artificial intelligence."
 
 
-def test_opus_learns_from_what_it_says_as_it_says_it(opus):
+def test_opus_targets_have_the_pieces_that_it_generates(opus):
     """Its package has no SentencePiece model of English: targets are cut into the pieces that the model itself writes."""
     model, tokenizer, _ = opus
     for text in CHINESE:
-        said = translate_ids(model, tokenizer, [source_ids(tokenizer, text)], width=1, most=64)[0]
-        (batch,) = Pairs([(text, tokenizer.decode(said))], tokenizer).batches(batch=1)
+        output = translate_ids(model, tokenizer, [source_ids(tokenizer, text)], width=1, most=64)[0]
+        (batch,) = Pairs([(text, tokenizer.decode(output))], tokenizer).batches(batch=1)
         assert batch.source.tolist() == [source_ids(tokenizer, text)]
-        assert batch.target_out.tolist() == [[*said, tokenizer.eos]]
-        assert batch.target_in.tolist() == [[tokenizer.start, *said]]
+        assert batch.target_out.tolist() == [[*output, tokenizer.eos]]
+        assert batch.target_in.tolist() == [[tokenizer.start, *output]]

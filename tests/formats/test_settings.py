@@ -19,11 +19,11 @@ from transformers.initialization import no_init_weights
 from qkv.formats import model_files
 from qkv.i18n import Problem
 
-from .test_families import CASES, TRANSLATORS, Exact, published, said, theirs
+from .test_families import CASES, TRANSLATORS, Exact, logits_of, published, theirs
 
-SOME = ["smollm, tied", "qwen2, a window of 4", "gpt2", "bert", "t5 1.0", "bart", "gemma 3"]
+DAILY = ["smollm, tied", "qwen2, a window of 4", "gpt2", "bert", "t5 1.0", "bart", "gemma 3"]
 ALL = [
-    *SOME,
+    *DAILY,
     *("llama 2", "mistral, a window of 6", "qwen2", "qwen3", "bert, the encoder alone", "roberta", "t5 1.1", "mbart"),
     *("marian", "mixtral", "mixtral, two experts each, a window, tied", "qwen3-moe"),
     *("qwen3-moe, some layers dense, shares as they are", "gemma", "gemma 2", "phi-3", "phi-3, long", "gpt-neox"),
@@ -49,16 +49,16 @@ FOREIGN = {
     **dict(num_experts=4, num_local_experts=4, num_experts_per_tok=1, n_shared_experts=1, pruned_heads={"0": [0]}),
     **dict(scale_decoder_outputs=False, tie_encoder_decoder=True, time_step_limit=[0.0, 0.1], attn_output_gate=False),
 }
-FEW = (  # of them, for the fast test
+DAILY_FOREIGN = (  # of them, for the fast test
     *("is_causal", "is_decoder", "position_embedding_type", "sliding_window", "use_sliding_window", "attention_bias"),
     *("partial_rotary_factor", "head_dim", "mlp_bias", "final_logit_softcapping", "scale_attn_weights", "logit_scale"),
 )
 NO_SETTINGS = ("model_type", "architectures", "transformers_version", "_name_or_path", "dtype")
 MOST = 2_000_000  # weights of a model that is compared: some sizes left out are those of a model of 7 billion
-LEFT_OUT = object()
+OMITTED = object()
 
 
-class Held(dict):
+class FileTensors(dict):
     """Tensors as a reader of files gives them."""
 
     @property
@@ -87,7 +87,7 @@ def changes(name):
     for key, value in (second | config).items():
         if key not in NO_SETTINGS:
             yield from ((key, other) for other in others(value))
-            yield key, LEFT_OUT
+            yield key, OMITTED
     yield from FOREIGN.items()
     rope = config.get("rope_parameters") or {}
     for key, value in rope.items():
@@ -105,10 +105,10 @@ def changes(name):
 def changed(config, key, value):
     """The config.json with one setting changed."""
     config = {**config, key: value}
-    return {name: kept for name, kept in config.items() if kept is not LEFT_OUT}
+    return {name: v for name, v in config.items() if v is not OMITTED}
 
 
-def drawn(model):
+def with_random_weights(model):
     """The same numbers for every model of these shapes, small enough that float32 angles don't show."""
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
@@ -122,102 +122,102 @@ def drawn(model):
 
 
 @torch.no_grad()
-def answer(name, told, large=False):
+def hf_answer(name, config, large=False):
     """transformers' logits and the tensors, or None where it can't, or where it is `large` and that is too large."""
     case = CASES[name]
     try:
-        config = case.config.from_dict(copy.deepcopy(told))
-        scaled = getattr(config, "scale_decoder_outputs", None)  # which the change of a T5 1.1 sets
+        hf_config = case.config.from_dict(copy.deepcopy(config))
+        scaled = getattr(hf_config, "scale_decoder_outputs", None)  # which the change of a T5 1.1 sets
         with torch.device("meta"):
-            if large and sum(weight.numel() for weight in case.make(copy.deepcopy(config)).parameters()) > MOST:
+            if large and sum(weight.numel() for weight in case.make(copy.deepcopy(hf_config)).parameters()) > MOST:
                 return None
         with nullcontext() if "marian" in name else no_init_weights():  # whose sines are made there
-            model = case.make(config).double().eval()
+            model = case.make(hf_config).double().eval()
         model.tie_weights()
         case.change(model)
         if hasattr(model.config, "num_experts_per_tok"):
             model.set_experts_implementation("eager")  # the one that takes float64
         if scaled is not None:
             model.config.scale_decoder_outputs = scaled
-        drawn(model)
+        with_random_weights(model)
         with Exact() if name == "qwen3-next" else nullcontext():  # whose loops in float32 are off by 2e-5
-            logits = said(model(**asked(name)))
+            logits = logits_of(model(**model_inputs(name)))
     except Exception:  # of any kind: shapes, indices, checks of the config
         return None
-    kept = {
+    tensors = {
         key: tensor for key, tensor in model.state_dict().items() if "embed_positions" not in key or "mar" not in name
     }
-    return (logits, Held(published(model, kept))) if torch.isfinite(logits).all() else None
+    return (logits, FileTensors(published(model, tensors))) if torch.isfinite(logits).all() else None
 
 
-def asked(name):
+def model_inputs(name):
     ids = torch.randint(3, 36, (2, 15), generator=torch.Generator().manual_seed(1))
     return dict(input_ids=ids, decoder_input_ids=ids.flip(1)) if name in TRANSLATORS else dict(input_ids=ids)
 
 
-def read(name, told, tensors):
+def read(name, config, tensors):
     """What ours says, read from a config.json and tensors."""
-    model = model_files.build("here", copy.deepcopy(told), tensors, torch.float64)
-    given = asked(name)
-    ids = given["input_ids"]
-    return model(given["decoder_input_ids"], ids) if name in TRANSLATORS else model(ids)
+    model = model_files.build("here", copy.deepcopy(config), tensors, torch.float64)
+    inputs = model_inputs(name)
+    ids = inputs["input_ids"]
+    return model(inputs["decoder_input_ids"], ids) if name in TRANSLATORS else model(ids)
 
 
 @torch.no_grad()
-def outcome(name, told, file, large=False):
+def outcome(name, config, file, large=False):
     """How qkv reads a config.json: "same" as transformers, "refused", "alone" if transformers can't, or what is wrong.
 
     `file` has the tensors of the model as it was, for where transformers can't build the changed one.
     """
-    found = answer(name, told, large)
-    wanted, tensors = (None, file) if found is None else found
+    answer = hf_answer(name, config, large)
+    expected, tensors = (None, file) if answer is None else answer
     try:
-        ours = read(name, told, tensors)
+        ours = read(name, config, tensors)
     except Problem:
         return "refused"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    if wanted is None:
+    if expected is None:
         return "alone"
-    if ours.shape != wanted.shape:
-        return f"{tuple(ours.shape)} instead of {tuple(wanted.shape)}"
-    off = float((ours - wanted).abs().max()) / max(1.0, float(wanted.abs().max()))
+    if ours.shape != expected.shape:
+        return f"{tuple(ours.shape)} instead of {tuple(expected.shape)}"
+    off = float((ours - expected).abs().max()) / max(1.0, float(expected.abs().max()))
     return "same" if off < 1e-5 else f"{off:.2g} off"
 
 
 def config_of(name):
-    told = theirs(name, exact=False).config.to_dict()
-    return told | {"model_type": CASES[name].config.model_type}
+    config = theirs(name, exact=False).config.to_dict()
+    return config | {"model_type": CASES[name].config.model_type}
 
 
 def trial(name, every):
     """How often each outcome came, and the changes with another outcome than they should have."""
-    told = config_of(name)
+    config = config_of(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        file = answer(name, told)[1]
-        assert outcome(name, told, file) == "same"
-        seen, counts, wrong = set(), Counter(), []
+        file = hf_answer(name, config)[1]
+        assert outcome(name, config, file) == "same"
+        tried, counts, wrong = set(), Counter(), []
         for key, value in changes(name):
-            if not every and key not in told and key in FOREIGN and key not in FEW:
+            if not every and key not in config and key in FOREIGN and key not in DAILY_FOREIGN:
                 continue
-            if every or key not in seen or key in ("rope_scaling", "rope_parameters", "layer_types"):
-                seen.add(key)
-                came = outcome(name, changed(told, key, value), file, value is LEFT_OUT)
-                counts[came] += 1
-                if came not in ("same", "refused", "alone"):
-                    wrong.append((key, "left out" if value is LEFT_OUT else value, came))
+            if every or key not in tried or key in ("rope_scaling", "rope_parameters", "layer_types"):
+                tried.add(key)
+                result = outcome(name, changed(config, key, value), file, value is OMITTED)
+                counts[result] += 1
+                if result not in ("same", "refused", "alone"):
+                    wrong.append((key, "left out" if value is OMITTED else value, result))
     return counts, wrong
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", DAILY)
 def test_a_setting_is_obeyed_or_refused(name):
     assert trial(name, every=False)[1] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-def test_every_change_of_one_setting_is_obeyed_or_refused(name):
+def test_every_single_change_of_a_setting_is_obeyed_or_refused(name):
     counts, wrong = trial(name, every=True)
     assert wrong == []
     assert counts["same"] > counts.total() / 3 and counts["refused"] > 10, counts  # neither is all refused nor nothing
@@ -230,13 +230,13 @@ NONSENSE = (math.inf, math.nan, 10**12, 10**400, -1, "x" * 1_000_000, [], {}, [[
 @pytest.mark.parametrize("name", ALL)
 @torch.no_grad()
 def test_nonsense_in_a_setting_is_refused_or_harmless(name):
-    told, wrong = config_of(name), []
+    config, wrong = config_of(name), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        file = answer(name, told)[1]
-        for key, value in ((key, value) for key in told for value in NONSENSE):
+        file = hf_answer(name, config)[1]
+        for key, value in ((key, value) for key in config for value in NONSENSE):
             try:
-                read(name, told | {key: value}, file)
+                read(name, config | {key: value}, file)
             except Problem as problem:
                 if max(len(str(problem)), len(problem.say("zh"))) > 5000:
                     wrong.append((key, repr(value)[:20], "a sentence too long"))

@@ -221,7 +221,7 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 def make_gguf(folder: Path) -> None:
     """Two ways of writing weights, three of cutting text, and architectures with settings of their own."""
     from qkv.text.token_bytes import LETTERS
-    from tests.formats.files import made, write_gguf
+    from tests.formats.files import hf_model, write_gguf
 
     def pieces(writer: Any) -> None:
         for at, setting in enumerate(writer.kv_data):
@@ -246,25 +246,25 @@ def make_gguf(folder: Path) -> None:
         writer.add_token_scores([float(-i) for i in range(256)])
         writer.add_token_types([2, 3, 3, *[6] * 200, *[1] * 53])
 
-    model = made("llama", **LLAMA)
+    model = hf_model("llama", **LLAMA)
     write_gguf(model, folder / "f32.gguf", "f32", tokens=LETTERS)
     write_gguf(model, folder / "q4_1.gguf", "q4_1", tokens=LETTERS)
     write_gguf(model, folder / "pieces.gguf", "f32", tokens=LETTERS, extra=pieces)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁the", "▁cat", "s", "▁,", *(f"w{i}" for i in range(247))]
-    write_gguf(made("bert", **SMALL, vocab_size=256), folder / "words.gguf", "f32", tokens=words)
+    write_gguf(hf_model("bert", **SMALL, vocab_size=256), folder / "words.gguf", "f32", tokens=words)
     for name in ("gemma3_text", "phi3", "gpt_neox", "deepseek_v3"):
-        write_gguf(made(name, vocab_size=256, num_hidden_layers=2), folder / f"{name}.gguf", "f32", tokens=LETTERS)
+        write_gguf(hf_model(name, vocab_size=256, num_hidden_layers=2), folder / f"{name}.gguf", "f32", tokens=LETTERS)
 
 
 def make_folders(folder: Path) -> None:
     """Hugging Face folders of four families."""
     from qkv.text import Bytes
-    from tests.formats.files import made
+    from tests.formats.files import hf_model
 
     models = {
-        "llama": made("llama", **LLAMA),
-        "gpt2": made("gpt2", vocab_size=256, n_embd=32, n_inner=32, n_layer=1, n_head=2),
-        "bert": made("bert", **SMALL, vocab_size=256),
+        "llama": hf_model("llama", **LLAMA),
+        "gpt2": hf_model("gpt2", vocab_size=256, n_embd=32, n_inner=32, n_layer=1, n_head=2),
+        "bert": hf_model("bert", **SMALL, vocab_size=256),
     }
     for name, model in models.items():
         model.save_pretrained(folder / name)
@@ -302,7 +302,7 @@ def make_adapters(folder: Path) -> None:
         export(model, Bytes.make(), folder / f"{name}-base")
         adapters.adapt(model, 2, parts="all", base=str(folder / f"{name}-base"))
         (folder / name).mkdir()
-        for file, content in adapters.saved(model).items():
+        for file, content in adapters.adapter_files(model).items():
             (folder / name / file).write_bytes(content)
 
 
@@ -325,9 +325,9 @@ def make_texts(folder: Path) -> None:
 def make_shards(folder: Path) -> None:
     """A model in several files."""
     from qkv.text import Bytes
-    from tests.formats.files import made
+    from tests.formats.files import hf_model
 
-    made("llama", **LLAMA).save_pretrained(folder, max_shard_size="20KB")
+    hf_model("llama", **LLAMA).save_pretrained(folder, max_shard_size="20KB")
     Bytes.make().save(folder)
     shards = sorted(folder.glob("*-of-*.safetensors"))
     assert len(shards) > 2, shards
@@ -388,20 +388,20 @@ def make_tokenizers(folder: Path) -> None:
 
 def make_ctranslate2(folder: Path) -> None:
     """A translator as Argos publishes them."""
-    from tests.formats.files import made, write_ctranslate2
+    from tests.formats.files import hf_model, write_ctranslate2
     from tests.text.test_imported_tokenizers import train_pieces
 
-    write_ctranslate2(made("marian", encoder_layers=1, decoder_layers=1), folder / "model", "int8")
+    write_ctranslate2(hf_model("marian", encoder_layers=1, decoder_layers=1), folder / "model", "int8")
     train_pieces(folder, "sentencepiece.model", model_type="unigram")
 
 
 def make_onnx(folder: Path) -> None:
     """A model as it is published for the browser, in 8 bits and as floats."""
     from qkv.text import Bytes
-    from tests.formats.files import made, write_onnx
+    from tests.formats.files import hf_model, write_onnx
 
     for kind in ("int8", "f32"):
-        write_onnx(made("llama", **LLAMA), folder / kind, kind)
+        write_onnx(hf_model("llama", **LLAMA), folder / kind, kind)
         Bytes.make().save(folder / kind)
 
 
@@ -425,7 +425,7 @@ def make_pictures(folder: Path) -> None:
     shades = np.full((24, 20), 255, np.uint8)
     shades[3:20, 8:12] = 10
     grey = Image.fromarray(shades)
-    for name, made in (
+    for name, tokenizer in (
         ("grey.png", grey),
         ("colours.png", grey.convert("RGB")),
         ("clear.png", grey.convert("RGBA")),
@@ -433,7 +433,7 @@ def make_pictures(folder: Path) -> None:
         ("deep.png", Image.fromarray(shades.astype(np.uint16) * 257)),
         *((f"photo.{ending}", grey.convert("RGB")) for ending in ("jpg", "gif", "bmp", "webp", "tiff")),
     ):
-        made.save(folder / name)
+        tokenizer.save(folder / name)
 
 
 def make_runs(folder: Path) -> None:

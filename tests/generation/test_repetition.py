@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from qkv.formats import model_files
 from qkv.i18n import Notice, Problem
-from tests.formats.test_families import CASES, TRANSLATORS, said, texts, theirs
+from tests.formats.test_families import CASES, TRANSLATORS, logits_of, texts, theirs
 
 SHARED = {"encoder.embed_tokens.weight": "shared.weight", "decoder.embed_tokens.weight": "shared.weight"}
 BARTS = {f"model.{copy}": f"model.{source}" for copy, source in SHARED.items()}
@@ -51,7 +51,7 @@ def folder_of(name, folder, change):
 
 def ours_of(folder):
     config = json.loads((folder / "config.json").read_text())
-    return model_files.build(folder, config, model_files.published(folder, torch.float64), torch.float64)
+    return model_files.build(folder, config, model_files.hf_tensors(folder, torch.float64), torch.float64)
 
 
 @torch.no_grad()
@@ -61,7 +61,7 @@ def both(name, folder):
     model = CASES[name].make.from_pretrained(folder, dtype=torch.float64).eval()
     if name in TRANSLATORS:
         return ours_of(folder)(ids.flip(1), ids), model(input_ids=ids, decoder_input_ids=ids.flip(1)).logits
-    return ours_of(folder)(ids), said(model(input_ids=ids))
+    return ours_of(folder)(ids), logits_of(model(input_ids=ids))
 
 
 def shifted(tensor):

@@ -37,7 +37,7 @@ IMPORTS = {
     "preset": "qkv.train.settings:preset",  # (name, task) → (Config, Settings)
     "export": "qkv.formats.hf_export:export",  # (model, tokenizer, folder) writes a Hugging Face folder
     "FAMILIES": "qkv.formats.families:FAMILIES",  # published layouts, each with `types`
-    "to_theirs": "qkv.formats.families:to_theirs",  # (config, tensors, family) → its config.json and tensors
+    "to_theirs": "qkv.formats.families:to_hf",  # (config, tensors, family) → its config.json and tensors
     "EXPERIMENTS": "qkv.lab:EXPERIMENTS",  # experiments of `qkv lab` by name
     "REQUESTS": "qkv.studio.requests:REQUESTS",  # request → its frozen dataclass
     "ViewSpec": "qkv.studio.requests:ViewSpec",  # the description of a view in a request

@@ -35,7 +35,7 @@ ALLOWED = {
     "cli.forget_output open": "the null device",
     "lessons.exercise_folder.Folder.reset replace": "moves a whole file of the learner's, and moves it back",
     "lessons.exercise_folder.Folder._read replace": "moves a whole damaged file out of the way",
-    "formats.hf_export.whole rename": "renames whole folders: the counterpart of atomic_write for a folder",
+    "formats.hf_export.replace_folder rename": "renames whole folders: the counterpart of atomic_write for a folder",
     "library.store.get replace": "renames a whole verified folder into the cache",
     "library.store._verify replace": "keeps a rejected download for the user to look at",
     "draw.figure_canvas._write savefig": "into the file of atomic_write, or one that the caller has opened",

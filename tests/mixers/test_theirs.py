@@ -14,11 +14,11 @@ from transformers.models.qwen3_next import modeling_qwen3_next
 
 import qkv
 from qkv import Transformer
-from qkv.formats.families import to_ours
+from qkv.formats.families import from_hf
 from qkv.tracing.record import hf_mixers
 from qkv.tracing.record.hf_attention import Untraceable
 from qkv.tracing.views.traces import Trace
-from tests.formats.test_families import saved, texts, theirs
+from tests.formats.test_families import save_and_read, texts, theirs
 
 NAMES = ["mamba2", "mamba2 with biases", "bamba", "qwen3-next", "qwen3-next, as many of all heads, tied"]
 LAYERS = {
@@ -93,7 +93,7 @@ def test_a_map_s_row_times_v_is_what_the_layer_computes(name, padding, tmp_path)
 @pytest.mark.parametrize("name", NAMES)
 def test_theirs_and_ours_are_one_trace(name, tmp_path):
     model = small(name)
-    config, state = to_ours(*saved(model, tmp_path / "theirs"))
+    config, state = from_hf(*save_and_read(model, tmp_path / "theirs"))
     ours = Transformer(config).eval()
     ours.load_state_dict(state)
     ids = texts(name)[0][:1].tolist()[0]

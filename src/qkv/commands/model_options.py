@@ -83,7 +83,7 @@ def open_any(name: str, *, yes: bool = False, eager: bool = False, words: bool =
     def opener(path: str) -> "tuple[nn.Module, Any]":
         from ..formats.open_model import open_any  # imports torch, which may take longer than loading
 
-        return open_any(path, eager=eager, words=words)
+        return open_any(path, eager=eager, lm_head=words)
 
     return _open(name, yes, opener)
 
@@ -115,15 +115,15 @@ def open_model(
 def _open(name: str, yes: bool, opener: Callable[[str], tuple[M, T]]) -> tuple[M, T]:
     if yes:
         fetch(name)
-    from ..formats.locate import find
+    from ..formats.locate import find_model
 
-    find(name)  # refuses a wrong name before torch is loaded
+    find_model(name)  # refuses a wrong name before torch is loaded
     with bar(say("opening {name}", name=name)):
         model, tokenizer = opener(name)
         if tokenizer is None:
             from .. import text
 
-            text.load(find(name))  # raises with the missing file
+            text.load(find_model(name))  # raises with the missing file
     return model, tokenizer
 
 

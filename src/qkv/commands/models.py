@@ -71,22 +71,22 @@ def _show(name: str) -> None:
 
 def _why(name: str) -> bool:
     """Print a model's settings and what prevents loading it; True if it loads."""
-    from ..formats.locate import find
+    from ..formats.locate import find_model
 
-    find(name)  # refuses a wrong name before torch is loaded
-    from ..formats.load_report import why
+    find_model(name)  # refuses a wrong name before torch is loaded
+    from ..formats.load_report import inspect_model
     from ..model.describe import headline
 
-    finding = why(name)
-    echo("{place}: {what}", place=finding.place, what=finding.what)
-    if finding.config is not None:
-        print("  " + headline(finding.config))
-        print("  " + say("understood: {settings}", settings=Listed(finding.settings(), " · ")))
-    if finding.loads:
+    report = inspect_model(name)
+    echo("{place}: {what}", place=report.path, what=report.description)
+    if report.config is not None:
+        print("  " + headline(report.config))
+        print("  " + say("understood: {settings}", settings=Listed(report.settings(), " · ")))
+    if report.loads:
         echo("Nothing stands in the way: it loads.  qkv models show {name}", name=name)
         return True
     echo("What stands in the way:")
-    for obstacle in finding.obstacles:
+    for obstacle in report.obstacles:
         print(f"  - {obstacle.say(language())}")
     return False
 

@@ -195,7 +195,7 @@ def _check(options: argparse.Namespace) -> None:
     """Raise for invalid names, files and settings before torch is loaded."""
     from .. import text
     from ..disk import run_folder
-    from ..formats.locate import find
+    from ..formats.locate import find_model
     from ..library import store
     from ..train.settings import chosen
 
@@ -204,7 +204,7 @@ def _check(options: argparse.Namespace) -> None:
         run_folder.read_record(options.resume)
         return
     if options.base is not None:
-        find(options.base)
+        find_model(options.base)
     elif options.task != "classify":
         chosen(options.preset or "tiny", options.task, changes)
     if options.text is not None and options.task in ("lm", "mlm"):

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
 PARTS = ("attention", "all")  # which matrices get an adapter: those of attention, or those of feed-forwards too
-WITHIN = "base_model.model."  # peft's names begin with it
+PREFIX = "base_model.model."  # peft's names begin with it
 KINDS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": None}
 # What peft's other settings must be for us to mean the same; what isn't said counts as right.
-MEANT = {"peft_type": ("LORA",), "bias": ("none",), "use_dora": (False, None), "lora_bias": (False, None)}
-LARGEST = 1e6  # of a rank and an alpha: those that are used have a few hundred at most
-UNKNOWN = ("target_parameters", "trainable_token_indices", "layer_replication", "corda_config", "arrow_config")
+REQUIRED = {"peft_type": ("LORA",), "bias": ("none",), "use_dora": (False, None), "lora_bias": (False, None)}
+MAX_NUMBER = 1e6  # of a rank and an alpha: those that are used have a few hundred at most
+UNSUPPORTED = ("target_parameters", "trainable_token_indices", "layer_replication", "corda_config", "arrow_config")
 
 
 class LowRank(nn.Linear):
@@ -53,8 +53,8 @@ class LowRank(nn.Linear):
 
     >>> _ = torch.manual_seed(0)
     >>> linear, x = nn.Linear(6, 4), torch.randn(3, 6)
-    >>> made = LowRank(linear, rank=2, scale=2.0)
-    >>> bool(torch.equal(made(x), linear(x))), [name for name, p in made.named_parameters() if p.requires_grad]
+    >>> adapted = LowRank(linear, rank=2, scale=2.0)
+    >>> bool(torch.equal(adapted(x), linear(x))), [name for name, p in adapted.named_parameters() if p.requires_grad]
     (True, ['a', 'b'])
     """
 
@@ -99,14 +99,14 @@ def adapt(
     (True, 2048)
     """
     choose("lora_parts", parts, PARTS)
-    found = dict(_projections(model, parts))
-    if not found:
+    projections = dict(_projections(model, parts))
+    if not projections:
         raise Problem("this model has no projections of attention to put low-rank adapters beside: train all of it")
     model.requires_grad_(False)
     model.base = base
-    for name, linear in found.items():
-        _set(model, name, LowRank(linear, rank, (2 * rank if alpha is None else alpha) / rank))
-    for name in _whole(model.config):
+    for name, linear in projections.items():
+        _set_module(model, name, LowRank(linear, rank, (2 * rank if alpha is None else alpha) / rank))
+    for name in _trained_modules(model.config):
         model.get_submodule(name).requires_grad_()
     return model
 
@@ -120,7 +120,7 @@ def merge(model: Transformer) -> Transformer:
     """
     for name, module in list(model.named_modules()):
         if isinstance(module, LowRank):
-            _set(model, name, module.merged())
+            _set_module(model, name, module.merged())
     return model.requires_grad_()
 
 
@@ -133,64 +133,66 @@ def _projections(model: Transformer, parts: str) -> Iterator[tuple[str, nn.Linea
                     yield f"{name}.{own}", part
 
 
-def _whole(config: Config) -> tuple[str, ...]:
+def _trained_modules(config: Config) -> tuple[str, ...]:
     """Modules that learn as a whole beside the adapters, since nobody taught them before."""
     return ("head", "pooler") if config.output.head == "classes" else ()
 
 
-def _set(model: nn.Module, name: str, module: nn.Module) -> None:
+def _set_module(model: nn.Module, name: str, module: nn.Module) -> None:
     owner, _, own = name.rpartition(".")
     setattr(model.get_submodule(owner), own, module)
 
 
-def _layout(model: Transformer) -> Family | None:
+def _family_of(model: Transformer) -> Family | None:
     """The layout that the weights were read from, else one that holds the model, if there is any."""
     from .families import FAMILIES, family_of
-    from .families.setting_table import Foreign
+    from .families.setting_table import Unsupported
 
     try:
         return next((each for each in FAMILIES if model.layout in each.types), None) or family_of(model.config)
-    except Foreign:
+    except Unsupported:
         return None
 
 
-def _rows(model: Transformer) -> tuple[list[TensorRow], str]:
+def _rows_of(model: Transformer) -> tuple[list[TensorRow], str]:
     """Where each tensor lies in its layout, and what names begin with that are left out."""
     from .families.family import TensorRow
 
-    family = _layout(model)
+    family = _family_of(model)
     if family is None:
         plain = (name for name, _ in model.named_parameters() if not name.endswith((".a", ".b")))
         return [TensorRow(name, name) for name in plain], ""
     return family.rows(model.config), family.prefix if model.config.output.head == "none" else ""
 
 
-def saved(model: Transformer) -> dict[str, bytes]:
+def adapter_files(model: Transformer) -> dict[str, bytes]:
     """The two files of an adapter, as peft writes them: what stands in adapter_config.json and in adapter_model.safetensors."""
-    rows, prefix = _rows(model)
+    rows, prefix = _rows_of(model)
     modules = {name: module for name, module in model.named_modules() if isinstance(module, LowRank)}
-    whole = _whole(model.config)
+    trained_modules = _trained_modules(model.config)
     tensors: dict[str, Tensor] = {}
     sizes: dict[str, tuple[int, float]] = {}  # their module -> rank and alpha
-    kept: set[str] = set()
+    whole_modules: set[str] = set()
     for row in rows:
-        name = row.theirs.removeprefix(prefix)
-        ours = list(dict.fromkeys(part.removesuffix(".weight") for part in row.parts))
-        if all(part in modules for part in ours):
-            some = [modules[part] for part in ours]
-            own = name.removesuffix(".weight")
-            tensors[f"{WITHIN}{own}.lora_A.weight"] = torch.cat([module.a.detach() for module in some])
-            tensors[f"{WITHIN}{own}.lora_B.weight"] = _stacked(row, ours, some)
-            rank = sum(module.rank for module in some)
-            sizes[own] = (rank, some[0].scale * rank)
-        elif ours[0].split(".")[0] in whole:
-            module, leaf = name.rpartition(".")[::2]
-            tensors[f"{WITHIN}{module}.{leaf}"] = row.write([model.get_parameter(part).detach() for part in row.parts])
-            kept.add("classifier" if module.startswith("classifier.") else module)  # RoBERTa's head is one module
+        name = row.hf_name.removeprefix(prefix)
+        own_names = list(dict.fromkeys(part.removesuffix(".weight") for part in row.parts))
+        if all(part in modules for part in own_names):
+            adapters = [modules[part] for part in own_names]
+            hf_module = name.removesuffix(".weight")
+            tensors[f"{PREFIX}{hf_module}.lora_A.weight"] = torch.cat([adapter.a.detach() for adapter in adapters])
+            tensors[f"{PREFIX}{hf_module}.lora_B.weight"] = _block_diagonal(row, own_names, adapters)
+            rank = sum(adapter.rank for adapter in adapters)
+            sizes[hf_module] = (rank, adapters[0].scale * rank)
+        elif own_names[0].split(".")[0] in trained_modules:
+            parent, leaf = name.rpartition(".")[::2]
+            tensors[f"{PREFIX}{parent}.{leaf}"] = row.write([model.get_parameter(part).detach() for part in row.parts])
+            whole_modules.add(
+                "classifier" if parent.startswith("classifier.") else parent
+            )  # RoBERTa's head is one module
     rank, alpha = Counter(sizes.values()).most_common(1)[0][0]
     config = {
         "peft_type": "LORA",
-        "task_type": None if _layout(model) is None else "SEQ_CLS" if whole else KINDS[model.config.kind],
+        "task_type": None if _family_of(model) is None else "SEQ_CLS" if trained_modules else KINDS[model.config.kind],
         "base_model_name_or_path": model.base,
         "r": rank,
         "lora_alpha": alpha,
@@ -199,10 +201,10 @@ def saved(model: Transformer) -> dict[str, bytes]:
         "fan_in_fan_out": any(row.transposed for row in rows),
         "init_lora_weights": True,
         "inference_mode": True,
-        "modules_to_save": sorted(kept) or None,
+        "modules_to_save": sorted(whole_modules) or None,
         "target_modules": sorted(sizes),
         "rank_pattern": {name: r for name, (r, _) in sizes.items() if r != rank},
-        "alpha_pattern": {name: own for name, (_, own) in sizes.items() if own != alpha},
+        "alpha_pattern": {name: number for name, (_, number) in sizes.items() if number != alpha},
         "use_rslora": False,
         "use_dora": False,
     }
@@ -210,30 +212,30 @@ def saved(model: Transformer) -> dict[str, bytes]:
     return {CONFIG: (json.dumps(config, indent=2) + "\n").encode(), WEIGHTS: save(content, {"format": "pt"})}
 
 
-def _plain(row: TensorRow) -> TensorRow:
+def _plain_row(row: TensorRow) -> TensorRow:
     """The same row for a B: it has outputs like the matrix, and nothing else of it."""
-    return replace(row, transposed=False, lifted=None, unused=0)
+    return replace(row, transposed=False, unit_axis=None, unused=0)
 
 
-def _stacked(row: TensorRow, ours: list[str], modules: list[LowRank]) -> Tensor:
+def _block_diagonal(row: TensorRow, names: list[str], modules: list[LowRank]) -> Tensor:
     """The B of a matrix that stacks several of ours: each reads its own rows of A."""
-    ranks, at, placed = [module.rank for module in modules], 0, {}
-    for name, module in zip(ours, modules, strict=True):
+    ranks, at, columns = [module.rank for module in modules], 0, {}
+    for name, module in zip(names, modules, strict=True):
         wide = module.b.new_zeros(module.out_features, sum(ranks))
         wide[:, at : at + module.rank] = module.b.detach()
-        placed[name], at = wide, at + module.rank
-    return _plain(row).write([placed[part.removesuffix(".weight")] for part in row.parts])
+        columns[name], at = wide, at + module.rank
+    return _plain_row(row).write([columns[part.removesuffix(".weight")] for part in row.parts])
 
 
 def attach(model: Transformer, folder: Path) -> Transformer:
     """Put the adapter of a folder beside the matrices of a model, in place; one that is another model's is refused."""
-    told = _read_config(folder / CONFIG)
-    for name, (a, b, scale) in _read(model, folder, told).items():
+    config = _read_config(folder / CONFIG)
+    for name, (a, b, scale) in _read(model, folder, config).items():
         linear = model.get_submodule(name)
         if not isinstance(linear, LowRank):
             assert isinstance(linear, nn.Linear)
             linear = LowRank(linear, len(a), scale)
-            _set(model, name, linear)
+            _set_module(model, name, linear)
         elif linear.rank != len(a):
             raise Problem(
                 "{file} has adapters of rank {there}, and this model was made for rank {here}",
@@ -247,20 +249,20 @@ def attach(model: Transformer, folder: Path) -> Transformer:
     return model
 
 
-def _read(model: Transformer, folder: Path, told: dict[str, Any]) -> dict[str, tuple[Tensor, Tensor, float]]:
+def _read(model: Transformer, folder: Path, config: dict[str, Any]) -> dict[str, tuple[Tensor, Tensor, float]]:
     """By the names of our modules: A, B and their scale. What learned as a whole is put into the model on the way."""
     file = folder / WEIGHTS
-    tensors = {name.removeprefix(WITHIN): tensor for name, tensor in read_tensors(file).items()}
-    rows, prefix = _rows(model)
-    found: dict[str, tuple[Tensor, Tensor, float]] = {}
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in read_tensors(file).items()}
+    rows, prefix = _rows_of(model)
+    adapters: dict[str, tuple[Tensor, Tensor, float]] = {}
     for row in rows:
-        name = row.theirs.removeprefix(prefix)
-        own = name.removesuffix(".weight")
-        if (whole := tensors.pop(name, None)) is not None:
+        name = row.hf_name.removeprefix(prefix)
+        hf_module = name.removesuffix(".weight")
+        if (tensor := tensors.pop(name, None)) is not None:
             shape = row.write([model.get_parameter(part).to("meta") for part in row.parts]).shape
-            for part, tensor in row.read(_fitting(file, name, whole, shape, told)).items():
-                model.get_parameter(part).data.copy_(tensor)
-        if (a := tensors.pop(f"{own}.lora_A.weight", None)) is None:
+            for part, part_tensor in row.read(_check_tensor(file, name, tensor, shape, config)).items():
+                model.get_parameter(part).data.copy_(part_tensor)
+        if (a := tensors.pop(f"{hf_module}.lora_A.weight", None)) is None:
             continue
         parts = list(dict.fromkeys(row.parts))
         if not all(_is_linear(model, part) for part in parts):
@@ -269,30 +271,30 @@ def _read(model: Transformer, folder: Path, told: dict[str, Any]) -> dict[str, t
                 file=file,
                 name=name,
             )
-        rank = _setting(told, "r", own)
+        rank = _setting(config, "r", hf_module)
         outputs, inputs = sum(len(model.get_parameter(part)) for part in parts), model.get_parameter(parts[0]).shape[1]
-        a = _fitting(file, f"{own}.lora_A.weight", a, (rank, inputs), told)
-        b = tensors.pop(f"{own}.lora_B.weight", a.new_zeros(0, 0))
-        b = _fitting(file, f"{own}.lora_B.weight", b, (outputs, rank), told)
-        scale = _setting(told, "lora_alpha", own) / (math.sqrt(rank) if told.get("use_rslora") else rank)
-        blocks = _plain(row).read(b)
-        each = len(a) // len(parts)
+        a = _check_tensor(file, f"{hf_module}.lora_A.weight", a, (rank, inputs), config)
+        b = tensors.pop(f"{hf_module}.lora_B.weight", a.new_zeros(0, 0))
+        b = _check_tensor(file, f"{hf_module}.lora_B.weight", b, (outputs, rank), config)
+        scale = _setting(config, "lora_alpha", hf_module) / (math.sqrt(rank) if config.get("use_rslora") else rank)
+        blocks = _plain_row(row).read(b)
+        rank_per_part = len(a) // len(parts)
         # Where we stacked several, each reads only its own rows of A.
-        apart = len(a) == each * len(parts) and all(
-            not blocks[part][:, : i * each].any() and not blocks[part][:, (i + 1) * each :].any()
+        is_block_diagonal = len(a) == rank_per_part * len(parts) and all(
+            not blocks[part][:, : i * rank_per_part].any() and not blocks[part][:, (i + 1) * rank_per_part :].any()
             for i, part in enumerate(parts)
         )
         for i, part in enumerate(parts):
-            here = slice(i * each, (i + 1) * each) if apart else slice(None)
-            found[part.removesuffix(".weight")] = (a[here], blocks[part][:, here], scale)
+            span = slice(i * rank_per_part, (i + 1) * rank_per_part) if is_block_diagonal else slice(None)
+            adapters[part.removesuffix(".weight")] = (a[span], blocks[part][:, span], scale)
     if tensors:
         raise Problem(
             "{file} is an adapter for another model: it has {names}, and this model has no such place (it was made for {base})",
             file=file,
             names=all_of(sorted(tensors)[:3]),
-            base=told["base_model_name_or_path"],
+            base=config["base_model_name_or_path"],
         )
-    return found
+    return adapters
 
 
 def _is_linear(model: Transformer, name: str) -> bool:
@@ -300,7 +302,7 @@ def _is_linear(model: Transformer, name: str) -> bool:
     return leaf == "weight" and isinstance(model.get_submodule(owner), nn.Linear)
 
 
-def _fitting(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, Any]) -> Tensor:
+def _check_tensor(file: Path, name: str, tensor: Tensor, shape: Any, config: dict[str, Any]) -> Tensor:
     """The tensor in float32, if it has this shape and holds finite numbers."""
     if tuple(tensor.shape) != tuple(shape):
         raise Problem(
@@ -309,7 +311,7 @@ def _fitting(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, 
             name=name,
             there=tuple(tensor.shape),
             here=tuple(shape),
-            base=told["base_model_name_or_path"],
+            base=config["base_model_name_or_path"],
         )
     if not tensor.is_floating_point():
         raise Problem(
@@ -326,36 +328,36 @@ def _fitting(file: Path, name: str, tensor: Tensor, shape: Any, told: dict[str, 
 PATTERNS = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}  # a setting -> the table of modules that have another
 
 
-def _setting(told: dict[str, Any], name: str, module: str) -> Any:
+def _setting(config: dict[str, Any], name: str, module: str) -> Any:
     """The rank or the alpha of a module."""
-    for pattern, value in told[PATTERNS[name]].items():
+    for pattern, value in config[PATTERNS[name]].items():
         if module == pattern or re.fullmatch(rf"(.*\.)?({re.escape(pattern)})", module):
             return value
-    return told[name]
+    return config[name]
 
 
 def _read_config(file: Path) -> dict[str, Any]:
     """adapter_config.json, if all that it says can be done here."""
-    told = {"r": 8, "lora_alpha": 8, **read_table(file, _("{file} can't be read: {error}"))}
-    for name, right in MEANT.items():
-        if name in told and told[name] not in right:
-            raise _unknown(file, name, told[name])
-    for name in UNKNOWN:
-        if told.get(name):
-            raise _unknown(file, name, told[name])
+    config = {"r": 8, "lora_alpha": 8, **read_table(file, _("{file} can't be read: {error}"))}
+    for name, right in REQUIRED.items():
+        if name in config and config[name] not in right:
+            raise _unsupported(file, name, config[name])
+    for name in UNSUPPORTED:
+        if config.get(name):
+            raise _unsupported(file, name, config[name])
     for name, pattern in PATTERNS.items():
-        table = told[pattern] = told.get(pattern) or {}
+        table = config[pattern] = config.get(pattern) or {}
         if not isinstance(table, dict) or not all(re.fullmatch(r"[\w.-]+", key) for key in table):
-            raise _unknown(file, pattern, table)  # peft takes regular expressions, which may take for ever
-        for value in (told[name], *table.values()):
-            kinds, least = ((int,), 1.0) if name == "r" else ((int, float), -LARGEST)
-            if type(value) not in kinds or not least <= value <= LARGEST:
-                raise _unknown(file, name, value)
-    told["base_model_name_or_path"] = str(told.get("base_model_name_or_path") or "?")
-    return told
+            raise _unsupported(file, pattern, table)  # peft takes regular expressions, which may take for ever
+        for value in (config[name], *table.values()):
+            kinds, least = ((int,), 1.0) if name == "r" else ((int, float), -MAX_NUMBER)
+            if type(value) not in kinds or not least <= value <= MAX_NUMBER:
+                raise _unsupported(file, name, value)
+    config["base_model_name_or_path"] = str(config.get("base_model_name_or_path") or "?")
+    return config
 
 
-def _unknown(file: Path, name: str, value: Any) -> Problem:
+def _unsupported(file: Path, name: str, value: Any) -> Problem:
     return Problem(
         "{file}: {name} is {value}, which qkv does not know; it reads plain LoRA",
         file=file,
@@ -364,6 +366,6 @@ def _unknown(file: Path, name: str, value: Any) -> Problem:
     )
 
 
-def named_base(folder: Path) -> str:
+def base_name(folder: Path) -> str:
     """What an adapter was made for, by name or place."""
     return _read_config(folder / CONFIG)["base_model_name_or_path"]

@@ -14,7 +14,7 @@ def broken(why: str, file: Path, /, **values: object) -> Problem:
     return Problem("{file} can't be used: {why}", file=file, why=Message(why, **values))
 
 
-def mapped(file: Path) -> np.ndarray:
+def map_file(file: Path) -> np.ndarray:
     """The bytes of a file, mapped into memory: read when looked at; what is written to them never reaches the file."""
     try:
         if file.stat().st_size == 0:
@@ -28,31 +28,31 @@ class Cursor:
     """A place in a file's bytes that moves on as numbers and texts are taken, all little-endian."""
 
     def __init__(self, file: Path, raw: np.ndarray) -> None:
-        self.file, self.raw, self.at = file, raw.data, 0
+        self.file, self.raw, self.position = file, raw.data, 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Bytes that are still to come."""
-        return len(self.raw) - self.at
+        return len(self.raw) - self.position
 
-    def need(self, count: int, each: int = 1) -> None:
+    def require(self, count: int, size: int = 1) -> None:
         """Refuse a count of things that the rest of the file can't hold."""
-        if count * each > self.left:
+        if count * size > self.remaining:
             raise broken(
                 "byte {at} promises {count} × {each} bytes and only {left} follow: it was cut short or damaged; get "
                 "it again",
                 self.file,
-                at=self.at,
+                at=self.position,
                 count=count,
-                each=each,
-                left=self.left,
+                each=size,
+                left=self.remaining,
             )
 
     def take(self, count: int) -> memoryview:
         """The next bytes."""
-        self.need(count)
-        self.at += count
-        return self.raw[self.at - count : self.at]
+        self.require(count)
+        self.position += count
+        return self.raw[self.position - count : self.position]
 
     def number(self, code: str) -> Any:
         """The next number; `code` is struct's letter for it."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..disk.bounded_reading import read_json, reading
 from ..i18n import Message, Problem, _
 from ..text.library_tokenizer import refuse_long
-from .binary_reader import Cursor, broken, mapped
+from .binary_reader import Cursor, broken, map_file
 from .families.setting_table import HfConfig
 from .tensor_files import Makers, Tensors
 
@@ -40,50 +40,50 @@ MARIAN = {
 
 def find(folder: Path) -> Path | None:
     """Where the three files lie together: the folder itself, or its `model` as Argos packs them; None if nowhere."""
-    for place in (folder, folder / "model"):
-        if (place / "model.bin").is_file() and (place / "shared_vocabulary.json").is_file():
-            return place
+    for path in (folder, folder / "model"):
+        if (path / "model.bin").is_file() and (path / "shared_vocabulary.json").is_file():
+            return path
     return None
 
 
 def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
     """What config.json would say, and the tensors."""
-    place = find(Path(folder))
-    if place is None:
+    path = find(Path(folder))
+    if path is None:
         raise Problem("{folder} has no model.bin with a shared_vocabulary.json beside it", folder=folder)
-    file = place / "model.bin"
-    spec, held = header(file)
+    file = path / "model.bin"
+    spec, model_file = header(file)
     if spec != "TransformerSpec":
         raise Problem(
             "{file} has the layout {spec}: of CTranslate2's, qkv reads TransformerSpec, as OPUS-MT translators have it",
             file=file,
             spec=spec[:80],
         )
-    for name, wanted in MARIAN.items():
-        if name in held and held.number(name) != wanted:
-            raise _no_marian(file, name, held.number(name), wanted)
-    vocab, width = held.shape("decoder/embeddings/weight", 2)
+    for name, expected in MARIAN.items():
+        if name in model_file and model_file.number(name) != expected:
+            raise _not_marian(file, name, model_file.number(name), expected)
+    vocab, width = model_file.shape("decoder/embeddings/weight", 2)
     for name in ("decoder/projection/weight", "encoder/embeddings_0/weight"):
-        if held.name(name) != held.name("decoder/embeddings/weight"):
+        if model_file.name(name) != model_file.name("decoder/embeddings/weight"):
             raise Problem(
                 "{file} keeps {name} apart from the decoder's word vectors: qkv reads translators that share them",
                 file=file,
                 name=name,
             )
-    layers = {side: held.layers(side) for side in ("encoder", "decoder")}
+    layers = {side: model_file.layers(side) for side in ("encoder", "decoder")}
     sizes: HfConfig = {}
     for side in layers:
         sizes[f"{side}_layers"] = layers[side]
-        sizes[f"{side}_attention_heads"] = held.number(f"{side}/num_heads", 8)
-        sizes[f"{side}_ffn_dim"] = held.shape(f"{side}/layer_0/ffn/linear_0/weight", 2)[0]
-    theirs: HfConfig = dict(
+        sizes[f"{side}_attention_heads"] = model_file.number(f"{side}/num_heads", 8)
+        sizes[f"{side}_ffn_dim"] = model_file.shape(f"{side}/layer_0/ffn/linear_0/weight", 2)[0]
+    hf_config: HfConfig = dict(
         model_type="marian",
         architectures=["MarianMTModel"],
         vocab_size=vocab + 1,
         d_model=width,
         **sizes,
-        max_position_embeddings=_positions(held, width),
-        activation_function=ACTIVATIONS.get(held.number("encoder/activation", 2), "?"),
+        max_position_embeddings=_positions(model_file, width),
+        activation_function=ACTIVATIONS.get(model_file.number("encoder/activation", 2), "?"),
         scale_embedding=True,
         static_position_embeddings=True,
         normalize_before=False,
@@ -96,84 +96,84 @@ def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
         decoder_start_token_id=vocab,
         bad_words_ids=[[vocab]],
     )
-    return theirs, _tensors(held, vocab, width, layers)
+    return hf_config, _tensors(model_file, vocab, width, layers)
 
 
-def _tensors(held: "CTranslate2File", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
+def _tensors(model_file: "CTranslate2File", vocab: int, width: int, layers: dict[str, int]) -> Tensors:
     table: Makers = {}
 
-    def stacked(ours: str, names: tuple[str, ...]) -> None:
+    def stacked(source: str, names: tuple[str, ...]) -> None:
         """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
-        rows, columns = held.shape(f"{ours}/weight", 2)
-        if rows % len(names) or held.shape(f"{ours}/bias", 1) != (rows,):
-            raise broken("{ours} doesn't divide by {n}", held.file, ours=ours, n=len(names))
-        each = rows // len(names)
+        rows, columns = model_file.shape(f"{source}/weight", 2)
+        if rows % len(names) or model_file.shape(f"{source}/bias", 1) != (rows,):
+            raise broken("{ours} doesn't divide by {n}", model_file.file, ours=source, n=len(names))
+        size = rows // len(names)
         for i, name in enumerate(names):
-            cut = slice(i * each, (i + 1) * each)
-            table[f"{name}.weight"] = (each, columns), partial(held.matrix, f"{ours}/weight", cut)
-            table[f"{name}.bias"] = (each,), lambda cut=cut: held.floats(f"{ours}/bias")[cut]  # type: ignore[misc]
+            cut = slice(i * size, (i + 1) * size)
+            table[f"{name}.weight"] = (size, columns), partial(model_file.matrix, f"{source}/weight", cut)
+            table[f"{name}.bias"] = (size,), lambda cut=cut: model_file.floats(f"{source}/bias")[cut]  # type: ignore[misc]
 
-    def norm(ours: str, name: str) -> None:
-        for part, word in (("weight", "gamma"), ("bias", "beta")):
-            whole = f"{ours}/layer_norm/{word}"
-            table[f"{name}.{part}"] = held.shape(whole, 1), partial(held.floats, whole)
+    def norm(source: str, name: str) -> None:
+        for part, source_part in (("weight", "gamma"), ("bias", "beta")):
+            tensor = f"{source}/layer_norm/{source_part}"
+            table[f"{name}.{part}"] = model_file.shape(tensor, 1), partial(model_file.floats, tensor)
 
     for side in ("encoder", "decoder"):
         for i in range(layers[side]):
-            ours, name = f"{side}/layer_{i}", f"model.{side}.layers.{i}"
-            looks = [("self_attention", "self_attn")] + [("attention", "encoder_attn")] * (side == "decoder")
-            for look, word in looks:
-                q, k, v, out = (f"{name}.{word}.{part}_proj" for part in ("q", "k", "v", "out"))
-                cuts = [(q, k, v), (out,)] if look == "self_attention" else [(q,), (k, v), (out,)]
+            source, name = f"{side}/layer_{i}", f"model.{side}.layers.{i}"
+            attentions = [("self_attention", "self_attn")] + [("attention", "encoder_attn")] * (side == "decoder")
+            for attention, hf_part in attentions:
+                q, k, v, out = (f"{name}.{hf_part}.{part}_proj" for part in ("q", "k", "v", "out"))
+                cuts = [(q, k, v), (out,)] if attention == "self_attention" else [(q,), (k, v), (out,)]
                 for n, cut in enumerate(cuts):
-                    stacked(f"{ours}/{look}/linear_{n}", cut)
-                norm(f"{ours}/{look}", f"{name}.{word}_layer_norm")
+                    stacked(f"{source}/{attention}/linear_{n}", cut)
+                norm(f"{source}/{attention}", f"{name}.{hf_part}_layer_norm")
             for n in (0, 1):
-                stacked(f"{ours}/ffn/linear_{n}", (f"{name}.fc{n + 1}",))
-            norm(f"{ours}/ffn", f"{name}.final_layer_norm")
+                stacked(f"{source}/ffn/linear_{n}", (f"{name}.fc{n + 1}",))
+            norm(f"{source}/ffn", f"{name}.final_layer_norm")
 
-    bias = held.shape("decoder/projection/bias", 1) if "decoder/projection/bias" in held else None
+    bias = model_file.shape("decoder/projection/bias", 1) if "decoder/projection/bias" in model_file else None
     if bias not in (None, (vocab,)):
-        raise broken("its output bias doesn't fit its vocabulary", held.file)
+        raise broken("its output bias doesn't fit its vocabulary", model_file.file)
 
     def embedding() -> Tensor:
-        made = torch.zeros(vocab + 1, width)
-        made[:vocab] = held.matrix("decoder/embeddings/weight")
-        return made
+        tensor = torch.zeros(vocab + 1, width)
+        tensor[:vocab] = model_file.matrix("decoder/embeddings/weight")
+        return tensor
 
     def output_bias() -> Tensor:
-        made = torch.zeros(1, vocab + 1)
+        tensor = torch.zeros(1, vocab + 1)
         if bias is not None:
-            made[0, :vocab] = held.floats("decoder/projection/bias")
-        return made
+            tensor[0, :vocab] = model_file.floats("decoder/projection/bias")
+        return tensor
 
     table["model.shared.weight"] = (vocab + 1, width), embedding
     table["final_logits_bias"] = (1, vocab + 1), output_bias
     return Tensors(table)
 
 
-def _positions(held: "CTranslate2File", width: int) -> int:
+def _positions(model_file: "CTranslate2File", width: int) -> int:
     """How many positions the file has; they are Marian's sines and cosines, or it is no Marian."""
     name = "encoder/position_encodings/encodings"
-    if name not in held:
+    if name not in model_file:
         return 512
-    length, columns = held.shape(name, 2)
-    some = min(length, 64)  # the table is a formula: its beginning tells
-    angles = np.arange(some)[:, None] / 10000.0 ** (2 * np.arange(width // 2) / width)
+    length, columns = model_file.shape(name, 2)
+    checked = min(length, 64)  # the table is a formula: its beginning tells
+    angles = np.arange(checked)[:, None] / 10000.0 ** (2 * np.arange(width // 2) / width)
     if columns != width or not np.allclose(
-        held.floats(name)[:some].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
+        model_file.floats(name)[:checked].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
     ):
-        raise _no_marian(held.file, name, "?", "sin, cos")
+        raise _not_marian(model_file.file, name, "?", "sin, cos")
     return length
 
 
-def _no_marian(file: Path, name: str, value: object, wanted: object) -> Problem:
+def _not_marian(file: Path, name: str, value: object, expected: object) -> Problem:
     return Problem(
         "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, not {wanted}",
         file=file,
         name=name,
         value=value,
-        wanted=wanted,
+        wanted=expected,
     )
 
 
@@ -213,46 +213,46 @@ class CTranslate2File:
 
     def floats(self, name: str) -> Tensor:
         """A tensor of floats."""
-        made = self.stored(name)
-        if not made.is_floating_point():
-            raise broken("{name} is {dtype}", self.file, name=name, dtype=made.dtype)
-        return made.float()
+        tensor = self.stored(name)
+        if not tensor.is_floating_point():
+            raise broken("{name} is {dtype}", self.file, name=name, dtype=tensor.dtype)
+        return tensor.float()
 
     def number(self, name: str, default: int | None = None) -> int:
         """A single integer."""
         if name not in self and default is not None:
             return default
-        made = self.stored(name)
-        if made.numel() != 1 or made.is_floating_point():
+        tensor = self.stored(name)
+        if tensor.numel() != 1 or tensor.is_floating_point():
             raise broken("{name} is no single integer", self.file, name=name)
-        return int(made.item())
+        return int(tensor.item())
 
     def matrix(self, name: str, rows: slice = slice(None)) -> Tensor:
         """A matrix, or some of its rows, whether kept as floats or as integers with a scale."""
         name = self.name(name)
-        made = self.stored(name, rows)
-        if made.is_floating_point():
-            return made.float()
+        tensor = self.stored(name, rows)
+        if tensor.is_floating_point():
+            return tensor.float()
         scale = self.floats(f"{name}_scale")
-        if made.dtype == torch.int8:  # one per row; 16 bits share a single one
+        if tensor.dtype == torch.int8:  # one per row; 16 bits share a single one
             if scale.shape != (self.shape(name, 2)[0],):
                 raise broken("{name}_scale doesn't fit {name}", self.file, name=name)
             scale = scale[rows, None]
         elif scale.numel() != 1:
             raise broken("{name}_scale doesn't fit {name}", self.file, name=name)
-        return made.float().div_(scale)
+        return tensor.float().div_(scale)
 
     def layers(self, side: str) -> int:
         """How many layers a side has: they are numbered from 0."""
-        found = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
-        if not found or found != set(range(len(found))):
+        layers = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
+        if not layers or layers != set(range(len(layers))):
             raise broken("the layers of its {side} are not whole", self.file, side=side)
-        return len(found)
+        return len(layers)
 
 
 def header(file: Path) -> tuple[str, CTranslate2File]:
     """The name of the layout and the table of tensors, all within the file's bounds."""
-    raw = mapped(file)
+    raw = map_file(file)
     cursor = Cursor(file, raw)
 
     def text() -> str:
@@ -266,36 +266,36 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
             version=version,
         )
     spec, _ = text(), cursor.number("I")
-    held = CTranslate2File(file, raw)
+    model_file = CTranslate2File(file, raw)
     count = cursor.number("I")
-    cursor.need(count, 2 + 1 + 1 + 4)  # the least that one takes
+    cursor.require(count, 2 + 1 + 1 + 4)  # the least that one takes
     for _ in range(count):
         name, rank = text(), cursor.number("B")
-        cursor.need(rank, 4)
+        cursor.require(rank, 4)
         shape = tuple(cursor.number("I") for _ in range(rank))
         kind = cursor.number("B")
         kind = kind if version >= 4 else BY_SIZE.get(kind, -1)
-        if kind not in TYPES or name in held.pieces or rank > 4 or 0 in shape:
+        if kind not in TYPES or name in model_file.pieces or rank > 4 or 0 in shape:
             raise broken("{value} is of no known type, or there twice", file, value=name[:80])
         size = TYPES[kind].itemsize
         length = cursor.number("I") * (1 if version >= 4 else size)
         if length != math.prod(shape) * size:
             raise broken("{value} is {shape} and has {length} bytes", file, value=name[:80], shape=shape, length=length)
-        begin = cursor.at
+        begin = cursor.position
         cursor.take(length)
-        held.pieces[name] = (shape, TYPES[kind], begin, cursor.at)
+        model_file.pieces[name] = (shape, TYPES[kind], begin, cursor.position)
     if version >= 3:
         for _ in range(cursor.number("I")):
             alias, name = text(), text()
-            if alias in held.pieces or name not in held.pieces:
+            if alias in model_file.pieces or name not in model_file.pieces:
                 raise broken("{value} stands for nothing", file, value=alias[:80])
-            held.aliases[alias] = name
-    return spec, held
+            model_file.aliases[alias] = name
+    return spec, model_file
 
 
-def vocabulary(place: Path) -> list[str]:
+def vocabulary(folder: Path) -> list[str]:
     """The pieces in the order of the model's ids; its padding token, which the file leaves out, comes last."""
-    file = place / "shared_vocabulary.json"
+    file = folder / "shared_vocabulary.json"
     pieces = read_json(file, _("{file} can't be read: {error}"))
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
         raise Problem("{file} can't be read: {error}", file=file, error=Message("it is no list of words"))

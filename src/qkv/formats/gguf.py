@@ -21,28 +21,28 @@ import torch
 from torch import Tensor
 
 from ..i18n import Problem, all_of
-from .binary_reader import Cursor, broken, mapped
+from .binary_reader import Cursor, broken, map_file
 from .families.setting_table import HfConfig, Value
 from .gguf_layouts import LAYOUTS, Layout
-from .gguf_settings import LONG_ROPE, GgufSettings, GgufTensor, config_of, refuse_rest
+from .gguf_settings import LONG_ROPE, GgufSettings, GgufTensor, config_of, refuse_unused
 from .tensor_files import Tensors
 
 # GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, LIST = 8, 9
-LONGEST = 1 << 22  # no vocabulary has as many tokens, merges or scores
+MAX_ENTRIES = 1 << 22  # no vocabulary has as many tokens, merges or scores
 
 
 @dataclass(frozen=True)
 class Gguf:
     """A GGUF file in Hugging Face's words."""
 
-    theirs: HfConfig
+    config: HfConfig
     tensors: Tensors
     vocabulary: dict[str, Value]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
 
 
-Order = Callable[[np.ndarray], np.ndarray]
+Reorder = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -51,22 +51,22 @@ class StoredTensor:
 
     pieces: tuple[GgufTensor, ...]
     shape: tuple[int, ...]  # Hugging Face's
-    order: Order | None = None  # of a piece's rows, which are quantised one by one
-    make: Callable[..., Tensor] = lambda tensor: tensor  # of the floats of all pieces
+    reorder: Reorder | None = None  # of a piece's rows, which are quantised one by one
+    combine: Callable[..., Tensor] = lambda tensor: tensor  # of the floats of all pieces
 
 
-def _floats(file: Path, raw: np.ndarray, name: str, kept: StoredTensor) -> Tensor:
+def _floats(file: Path, raw: np.ndarray, name: str, stored: StoredTensor) -> Tensor:
     """One of Hugging Face's tensors in float32."""
     floats = []
-    for piece in kept.pieces:
+    for piece in stored.pieces:
         rows = raw[piece.begin : piece.end]
-        if kept.order is not None:
-            rows = kept.order(rows.reshape(piece.shape[0], -1))
+        if stored.reorder is not None:
+            rows = stored.reorder(rows.reshape(piece.shape[0], -1))
         try:
             floats.append(dequantise(rows, piece.type).reshape(piece.shape))
         except NotImplementedError:
             raise _unknown_type(file, name, piece.type) from None
-    return kept.make(*floats)
+    return stored.combine(*floats)
 
 
 def _unknown_type(file: Path, name: str, kind: int) -> Problem:
@@ -93,41 +93,43 @@ def read(file: str | Path) -> Gguf:
             near=near[0] if near else "llama",
         )
     layout = LAYOUTS[settings.architecture]
-    theirs = config_of(settings, layout, pieces)
-    refuse_rest(settings, theirs)
+    hf_config = config_of(settings, layout, pieces)
+    refuse_unused(settings, hf_config)
     table: dict[str, StoredTensor] = {}
     for name, piece in pieces.items():
         part, kind = name.rpartition(".")[::2]
-        if name in ANGLES and "rope_theta" in theirs:
+        if name in ROPE_TENSORS and "rope_theta" in hf_config:
             continue
-        if stacked := _in_layer(layout.experts, part):
-            table |= _apart(file, name, piece, f"{stacked}.{kind}")
-        elif whole := _in_layer(layout.joined, part):
-            halves = [part.rpartition(".")[0] + f".{half}.{kind}" for half in layout.joined]
+        if hf_part := _layer_name(layout.experts, part):
+            table |= _split_experts(file, name, piece, f"{hf_part}.{kind}")
+        elif hf_part := _layer_name(layout.kv_halves, part):
+            halves = [part.rpartition(".")[0] + f".{half}.{kind}" for half in layout.kv_halves]
             if all(half in pieces for half in halves):  # or the whole is missing, and will be missed
-                table[f"{whole}.{kind}"] = _join(file, name, *(pieces[half] for half in halves))
+                table[f"{hf_part}.{kind}"] = _join_kv_b(file, name, *(pieces[half] for half in halves))
         else:
-            hf = _rename(name, layout)
-            table[hf] = _keep(file, name, hf, piece, layout, theirs)
-    tensors = Tensors({hf: (kept.shape, partial(_floats, file, raw, hf, kept)) for hf, kept in table.items()})
-    return Gguf(theirs, tensors, _vocabulary(file, entries))
+            hf_name = _rename(name, layout)
+            table[hf_name] = _single_tensor(file, name, hf_name, piece, layout, hf_config)
+    tensors = Tensors(
+        {hf_name: (stored.shape, partial(_floats, file, raw, hf_name, stored)) for hf_name, stored in table.items()}
+    )
+    return Gguf(hf_config, tensors, _vocabulary(file, entries))
 
 
 def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:
-    found = {}
+    vocabulary = {}
     for key, value in entries.items():
         if key.startswith("tokenizer."):
-            if isinstance(value, list | np.ndarray) and len(value) > LONGEST:
+            if isinstance(value, list | np.ndarray) and len(value) > MAX_ENTRIES:
                 raise broken("{value} has {n} entries", file, value=key[:80], n=len(value))
-            found[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
-    return found
+            vocabulary[key.removeprefix("tokenizer.")] = value.tolist() if isinstance(value, np.ndarray) else value
+    return vocabulary
 
 
 def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndarray]:
     """Settings and tensors of a GGUF file as it names them, all within its bounds, and its bytes."""
-    raw = mapped(file)
+    raw = map_file(file)
     cursor = Cursor(file, raw)
-    if bytes(cursor.take(min(4, cursor.left))) != b"GGUF":
+    if bytes(cursor.take(min(4, cursor.remaining))) != b"GGUF":
         raise Problem("{file} is no GGUF file: it does not begin with GGUF", file=file)
     version = cursor.number("I")
     if version not in (2, 3):
@@ -138,15 +140,15 @@ def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndar
             version=version if version < 1 << 16 else "big-endian",
         )
     n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
-    cursor.need(n_tensors, 24 + 8)  # the least that one takes
-    cursor.need(n_settings, 8 + 4 + 1)
+    cursor.require(n_tensors, 24 + 8)  # the least that one takes
+    cursor.require(n_settings, 8 + 4 + 1)
     settings: dict[str, Value] = {}
     for _ in range(n_settings):
         key = cursor.text(cursor.number("Q"))
         if key in settings:
             raise broken("the setting {value!r} is there twice", file, value=key[:80])
         settings[key] = _value(cursor, cursor.number("I"))
-    return settings, _pieces(cursor, n_tensors, settings.get("general.alignment", 32)), raw
+    return settings, _tensor_table(cursor, n_tensors, settings.get("general.alignment", 32)), raw
 
 
 def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
@@ -156,18 +158,18 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
     if kind == TEXT:
         return cursor.text(cursor.number("Q"))
     if kind != LIST or depth > 1:
-        at = cursor.at
+        at = cursor.position
         raise broken("byte {at}: no setting has the type {kind}", cursor.file, at=at, kind=kind)
     of, count = cursor.number("I"), cursor.number("Q")
     if of in NUMBERS:
         dtype = np.dtype(NUMBERS[of]).newbyteorder("<")
-        cursor.need(count, dtype.itemsize)
+        cursor.require(count, dtype.itemsize)
         return np.frombuffer(cursor.take(count * dtype.itemsize), dtype)
-    cursor.need(count, 8)
+    cursor.require(count, 8)
     return [_value(cursor, of, depth + 1) for _ in range(count)]
 
 
-def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTensor]:
+def _tensor_table(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTensor]:
     """The table of tensors: each within the file, none over another."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
@@ -180,7 +182,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
         listed.append((name, shape, cursor.number("I"), cursor.number("Q")))
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
         raise broken("general.alignment is {alignment!r}", file, alignment=alignment)
-    first = -(-cursor.at // alignment) * alignment
+    data_begin = -(-cursor.position // alignment) * alignment
     pieces: dict[str, GgufTensor] = {}
     for name, shape, kind, offset in listed:
         try:
@@ -196,7 +198,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
                 kind=kind,
                 offset=offset,
             )
-        begin, length = first + offset, math.prod(shape) // block * size
+        begin, length = data_begin + offset, math.prod(shape) // block * size
         if begin + length > len(cursor.raw):
             raise broken(
                 "{value} {shape} ends at byte {value2} and the file at {n}: it was cut short or damaged; get it again",
@@ -207,7 +209,7 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
                 n=len(cursor.raw),
             )
         pieces[name] = GgufTensor(shape, kind, begin, begin + length)
-    end = first
+    end = data_begin
     for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
         if piece.begin < end:
             raise broken("{value} lies over another tensor", file, value=name[:80])
@@ -216,58 +218,60 @@ def _pieces(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTenso
 
 
 # Tensors that hold no weights: what angles are divided by, which the settings are read from.
-ANGLES = ("rope_freqs.weight", *LONG_ROPE)
+ROPE_TENSORS = ("rope_freqs.weight", *LONG_ROPE)
 
 
-def _in_layer(words: Mapping[str, str], name: str) -> str | None:
+def _layer_name(hf_parts: Mapping[str, str], name: str) -> str | None:
     """Hugging Face's name of what GGUF calls `blk.7.attn_q`, say, if it is one of these words."""
-    found = re.fullmatch(r"blk\.(\d{1,6})\.([\w.]+)", name)
-    return words[found[2]].replace("{i}", found[1]) if found and found[2] in words else None
+    match = re.fullmatch(r"blk\.(\d{1,6})\.([\w.]+)", name)
+    return hf_parts[match[2]].replace("{i}", match[1]) if match and match[2] in hf_parts else None
 
 
 def _rename(name: str, layout: Layout) -> str:
     """Hugging Face's name of a tensor; one that is unknown keeps its name."""
     part, _, kind = name.rpartition(".")
-    if whole := _in_layer(layout.inside, name):
-        return whole
-    known = layout.outside.get(part) or _in_layer(layout.inside, part)
-    return f"{known}.{kind}" if known else name
+    if hf_name := _layer_name(layout.inside, name):
+        return hf_name
+    hf_part = layout.outside.get(part) or _layer_name(layout.inside, part)
+    return f"{hf_part}.{kind}" if hf_part else name
 
 
-def _keep(file: Path, name: str, hf: str, piece: GgufTensor, layout: Layout, theirs: HfConfig) -> StoredTensor:
+def _single_tensor(
+    file: Path, name: str, hf_name: str, piece: GgufTensor, layout: Layout, hf_config: HfConfig
+) -> StoredTensor:
     """A tensor that is one in both, whatever order and way round it has."""
     part = name.split(".")[-2] if "." in name else name
-    heads = theirs.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
-    order: Order | None = None
-    for parts, each, reorder in ((layout.permuted, 2, unpermute), (layout.woven, 3, weave)):
+    heads = hf_config.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
+    order: Reorder | None = None
+    for parts, multiple, reorder in ((layout.permuted, 2, unpermute), (layout.fused, 3, interleave_heads)):
         if heads and part in parts:
-            if (rows := piece.shape[0]) % (each * heads):
+            if (rows := piece.shape[0]) % (multiple * heads):
                 raise broken("{name} has {value} rows for {n} heads", file, name=name[:80], value=rows, n=heads)
             order = partial(reorder, heads=heads)
-    if len(piece.shape) == 2 and re.search(layout.turned, hf):
+    if len(piece.shape) == 2 and re.search(layout.transposed, hf_name):
         return StoredTensor((piece,), piece.shape[::-1], order, torch.t)
-    if re.search(layout.raised, hf):
+    if re.search(layout.offset_norms, hf_name):
         return StoredTensor((piece,), piece.shape, order, lambda weight: weight - 1)
     return StoredTensor((piece,), piece.shape, order)
 
 
-def _apart(file: Path, name: str, piece: GgufTensor, theirs: str) -> dict[str, StoredTensor]:
+def _split_experts(file: Path, name: str, piece: GgufTensor, hf_name: str) -> dict[str, StoredTensor]:
     """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
     if len(piece.shape) != 3:
         raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(piece.shape))
     count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
-    places = [piece.begin + i * size for i in range(count)]
-    ones = [GgufTensor(piece.shape[1:], piece.type, at, at + size) for at in places]
-    return {theirs.replace("{e}", str(i)): StoredTensor((one,), one.shape) for i, one in enumerate(ones)}
+    begins = [piece.begin + i * size for i in range(count)]
+    experts = [GgufTensor(piece.shape[1:], piece.type, at, at + size) for at in begins]
+    return {hf_name.replace("{e}", str(i)): StoredTensor((expert,), expert.shape) for i, expert in enumerate(experts)}
 
 
-def _join(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> StoredTensor:
+def _join_kv_b(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> StoredTensor:
     """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
     if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
         raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(keys.shape))
     heads, rank, width = keys.shape
     shape = (heads * (width + values.shape[1]), rank)
-    return StoredTensor((keys, values), shape, make=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
+    return StoredTensor((keys, values), shape, combine=lambda k, v: torch.cat([k.mT, v], 1).reshape(shape))
 
 
 def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -280,7 +284,7 @@ def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
     return rows.reshape(heads, width // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
-def weave(rows: np.ndarray, heads: int) -> np.ndarray:
+def interleave_heads(rows: np.ndarray, heads: int) -> np.ndarray:
     """The rows of all of q, then k, then v, as GPT-NeoX has them: q, k and v of the first head, then of the next."""
     return rows.reshape(3, heads, -1, rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
 
@@ -297,8 +301,8 @@ def dequantise(raw: np.ndarray, kind: int) -> Tensor:
         return torch.from_numpy(raw.reshape(-1).view(np.float32))
     if kind == Type.F16:
         return torch.from_numpy(raw.reshape(-1).view(np.float16)).float()
-    if kind in SHORT_ROADS:
-        size, unpack = SHORT_ROADS[kind]
+    if kind in FAST_UNPACK:
+        size, unpack = FAST_UNPACK[kind]
         return unpack(torch.from_numpy(np.ascontiguousarray(raw)).reshape(-1, size)).reshape(-1)
     return torch.from_numpy(dequantize(raw.reshape(-1), Type(kind))).reshape(-1)
 
@@ -309,14 +313,14 @@ def _half(raw: Tensor) -> Tensor:
 
 def _nibbles(raw: Tensor) -> Tensor:
     """16 bytes a block -> 32 numbers from 0 to 15, the lower halves of all bytes first."""
-    made = torch.empty(len(raw), 32, dtype=torch.float32)
-    made[:, :16] = raw & 15
-    made[:, 16:] = raw >> 4
-    return made
+    numbers = torch.empty(len(raw), 32, dtype=torch.float32)
+    numbers[:, :16] = raw & 15
+    numbers[:, 16:] = raw >> 4
+    return numbers
 
 
 # A block of 32 weights begins with its step in float16 (and, in q4_1, its least value).
-SHORT_ROADS = {
+FAST_UNPACK = {
     2: (18, lambda raw: _nibbles(raw[:, 2:]).sub_(8).mul_(_half(raw[:, :2]))),  # q4_0
     3: (20, lambda raw: _nibbles(raw[:, 4:]).mul_(_half(raw[:, :2])).add_(_half(raw[:, 2:4]))),  # q4_1
     8: (34, lambda raw: raw[:, 2:].view(torch.int8).float().mul_(_half(raw[:, :2]))),  # q8_0

@@ -16,7 +16,7 @@ SETTINGS = {
     "expert_feed_forward_length": "experts.hidden",
 }
 # Settings that change no number: the vocabulary is counted, and the epsilon of norms that a model doesn't have is idle.
-SILENT = (
+HARMLESS = (
     *("vocab_size", "tensor_data_layout", "pooling_type", "rope.scaling.finetuned"),
     *("rope.scaling.original_context_length", "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"),
 )
@@ -30,19 +30,19 @@ class Layout:
     fixed: HfConfig  # said by the architecture itself
     outside: dict[str, str]  # tensors outside the layers
     inside: dict[str, str]  # and in layer {i}
-    turned: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
+    transposed: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
     permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
     # Those in which all of q, k and v follow each other, where Hugging Face takes turns head by head.
-    woven: tuple[str, ...] = ()
-    raised: str = "$^"  # a pattern: norms that are kept with 1 added
-    joined: dict[str, str] = field(default_factory=dict)  # the keys' and the values' half of a tensor -> the whole
+    fused: tuple[str, ...] = ()
+    offset_norms: str = "$^"  # a pattern: norms that are kept with 1 added
+    kv_halves: dict[str, str] = field(default_factory=dict)  # the keys' and the values' half of a tensor -> the whole
     experts: dict[str, str] = field(default_factory=dict)  # tensors that stack the experts of layer {i}: expert {e}
-    mixed: str = ""  # Hugging Face's word for it, if there are experts
+    moe_type: str = ""  # Hugging Face's word for it, if there are experts
 
 
-def _under(prefix: str, **words: str) -> dict[str, str]:
+def _under(prefix: str, **names: str) -> dict[str, str]:
     """GGUF's word -> Hugging Face's, which begins with a prefix."""
-    return {name: prefix + word for name, word in words.items()}
+    return {name: prefix + word for name, word in names.items()}
 
 
 _LAYER = "model.layers.{i}."
@@ -61,8 +61,8 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
     fixed = dict(architectures=[architecture], hidden_act="silu")
     inside = _LLAMA_INSIDE | _under(f"{_LAYER}block_sparse_moe.", ffn_gate_inp="gate")
     experts = _under(f"{_LAYER}block_sparse_moe.experts.{{e}}.", **_MIXTRAL)
-    mixed = "mixtral" if model_type == "llama" else ""
-    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, mixed=mixed)
+    moe_type = "mixtral" if model_type == "llama" else ""
+    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, permuted=permuted, experts=experts, moe_type=moe_type)
 
 
 def _qwen_moe() -> Layout:
@@ -70,42 +70,44 @@ def _qwen_moe() -> Layout:
     fixed: HfConfig = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
     inside = _LLAMA_INSIDE | _under(f"{_LAYER}mlp.", ffn_gate_inp="gate")
     experts = _under(f"{_LAYER}mlp.experts.{{e}}.", **_QWEN_MOE)
-    return Layout("qwen3_moe", fixed, _LLAMA_OUTSIDE, inside, experts=experts, mixed="qwen3_moe")
+    return Layout("qwen3_moe", fixed, _LLAMA_OUTSIDE, inside, experts=experts, moe_type="qwen3_moe")
 
 
 def _gemma(model_type: str, architecture: str) -> Layout:
     """From Gemma 2 on each part has a norm before and one after."""
-    both = dict(post_attention_norm="post_attention", ffn_norm="pre_feedforward", post_ffw_norm="post_feedforward")
-    norms = {name: f"{word}_layernorm" for name, word in both.items()}
+    norm_names = dict(
+        post_attention_norm="post_attention", ffn_norm="pre_feedforward", post_ffw_norm="post_feedforward"
+    )
+    norms = {name: f"{word}_layernorm" for name, word in norm_names.items()}
     inside = _LLAMA_INSIDE | ({} if model_type == "gemma" else _under(_LAYER, **norms))
     activation = "gelu_pytorch_tanh"
     fixed = dict(architectures=[architecture], hidden_act=activation, hidden_activation=activation)
-    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, raised=r"norm\.weight$")
+    return Layout(model_type, fixed, _LLAMA_OUTSIDE, inside, offset_norms=r"norm\.weight$")
 
 
 def _phi3() -> Layout:
     fused = _under(_LAYER, attn_qkv="self_attn.qkv_proj", ffn_up="mlp.gate_up_proj")
-    apart = ("attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "ffn_gate")
-    inside = {name: word for name, word in _LLAMA_INSIDE.items() if name not in apart} | fused
+    unfused = ("attn_q", "attn_k", "attn_v", "attn_q_norm", "attn_k_norm", "ffn_gate")
+    inside = {name: word for name, word in _LLAMA_INSIDE.items() if name not in unfused} | fused
     fixed = dict(architectures=["Phi3ForCausalLM"], hidden_act="silu")
     return Layout("phi3", fixed, _LLAMA_OUTSIDE, inside)
 
 
 def _deepseek() -> Layout:
     """V2 and V3 have one name in GGUF: how experts are scored tells which it is."""
-    attention, think = f"{_LAYER}self_attn.", f"{_LAYER}mlp."
+    attention, mlp = f"{_LAYER}self_attn.", f"{_LAYER}mlp."
     common = ("attn_norm", "attn_q", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
     inside = (
         {name: _LLAMA_INSIDE[name] for name in common}
         | _under(attention, attn_q_a="q_a_proj", attn_q_a_norm="q_a_layernorm", attn_q_b="q_b_proj")
         | _under(attention, attn_kv_a_mqa="kv_a_proj_with_mqa", attn_kv_a_norm="kv_a_layernorm")
         | _under(attention, attn_kv_b="kv_b_proj")  # as old files have it
-        | _under(think, ffn_gate_inp="gate", **{"exp_probs_b.bias": "gate.e_score_correction_bias"})
-        | {f"ffn_{part}_shexp": f"{think}shared_experts.{part}_proj" for part in ("gate", "up", "down")}
+        | _under(mlp, ffn_gate_inp="gate", **{"exp_probs_b.bias": "gate.e_score_correction_bias"})
+        | {f"ffn_{part}_shexp": f"{mlp}shared_experts.{part}_proj" for part in ("gate", "up", "down")}
     )
-    experts = _under(f"{think}experts.{{e}}.", **_QWEN_MOE)
-    joined = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}kv_b_proj")
-    return Layout("deepseek2", dict(hidden_act="silu"), _LLAMA_OUTSIDE, inside, joined=joined, experts=experts)
+    experts = _under(f"{mlp}experts.{{e}}.", **_QWEN_MOE)
+    kv_halves = dict.fromkeys(("attn_k_b", "attn_v_b"), f"{attention}kv_b_proj")
+    return Layout("deepseek2", dict(hidden_act="silu"), _LLAMA_OUTSIDE, inside, kv_halves=kv_halves, experts=experts)
 
 
 LAYOUTS = {
@@ -125,7 +127,7 @@ LAYOUTS = {
         _under("gpt_neox.layers.{i}.", attn_norm="input_layernorm", ffn_norm="post_attention_layernorm")
         | _under("gpt_neox.layers.{i}.attention.", attn_qkv="query_key_value", attn_output="dense")
         | _under("gpt_neox.layers.{i}.mlp.", ffn_up="dense_h_to_4h", ffn_down="dense_4h_to_h"),
-        woven=("attn_qkv",),
+        fused=("attn_qkv",),
     ),
     "gpt2": Layout(
         "gpt2",
@@ -133,7 +135,7 @@ LAYOUTS = {
         _under("transformer.", token_embd="wte", position_embd="wpe", output_norm="ln_f") | {"output": "lm_head"},
         _under("transformer.h.{i}.", attn_norm="ln_1", attn_qkv="attn.c_attn", attn_output="attn.c_proj")
         | _under("transformer.h.{i}.", ffn_norm="ln_2", ffn_up="mlp.c_fc", ffn_down="mlp.c_proj"),
-        turned=r"\.(c_attn|c_proj|c_fc)\.weight$",
+        transposed=r"\.(c_attn|c_proj|c_fc)\.weight$",
     ),
     "bert": Layout(
         "bert",

@@ -14,10 +14,10 @@ from ..i18n import Problem
 from .binary_reader import broken
 from .families import FAMILIES
 from .families.setting_table import HfConfig, Value
-from .gguf_layouts import SETTINGS, SILENT, Layout
+from .gguf_layouts import HARMLESS, SETTINGS, Layout
 
 SOFTMAX, SIGMOID = 1, 2  # GGUF's numbers for how experts are scored
-MOST_LAYERS = 1 << 12
+MAX_LAYERS = 1 << 12
 LONG_ROPE = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 
@@ -42,32 +42,32 @@ class GgufSettings:
     raw: np.ndarray
     entries: dict[str, Value]
     architecture: str
-    asked: set[str] = field(default_factory=set)  # for what
+    used: set[str] = field(default_factory=set)  # for what
 
     def get(self, word: str, default: Value = None) -> Value:
         """A number that all layers share, or the default."""
-        self.asked.add(word)
+        self.used.add(word)
         key = f"{self.architecture}.{word}"
         value = self.entries.get(key, default)
         if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
             value = value[0].item()
-        self.insist(word, value, value is None or isinstance(value, bool | int | float | str))
-        self.insist(word, value, not isinstance(value, float) or math.isfinite(value))
+        self.require(word, value, value is None or isinstance(value, bool | int | float | str))
+        self.require(word, value, not isinstance(value, float) or math.isfinite(value))
         return value
 
-    def must(self, word: str) -> Value:
+    def number(self, word: str) -> Value:
         """A number that has to be there."""
         value = self.get(word)
-        self.insist(word, value, isinstance(value, int | float) and not isinstance(value, bool))
+        self.require(word, value, isinstance(value, int | float) and not isinstance(value, bool))
         return value
 
     def count(self, word: str, default: int | None = None) -> int:
         """A whole number, which has to be there if there is no default."""
         value = self.get(word, default)
-        self.insist(word, value, type(value) is int and value >= 0)
+        self.require(word, value, type(value) is int and value >= 0)
         return value
 
-    def insist(self, word: str, value: Value, fits: bool) -> None:
+    def require(self, word: str, value: Value, fits: bool) -> None:
         """Refuse a value with which no model can be built."""
         if not fits:
             raise Problem(
@@ -78,13 +78,13 @@ class GgufSettings:
             )
 
 
-def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
+def refuse_unused(settings: GgufSettings, hf_config: HfConfig) -> None:
     """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
 
     llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
     """
-    heads = settings.must("attention.head_count")
-    width = theirs.get("head_dim") or settings.must("embedding_length") / max(heads, 1)
+    heads = settings.number("attention.head_count")
+    width = hf_config.get("head_dim") or settings.number("embedding_length") / max(heads, 1)
     neutral: dict[str, tuple[Value, ...]] = {
         "attention.causal": (settings.architecture != "bert",),
         "attention.scale": (max(width, 1) ** -0.5,),
@@ -95,14 +95,16 @@ def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
     }
     for key in settings.entries:
         arch, _, word = key.partition(".")
-        if arch != settings.architecture or word in settings.asked or word in SILENT:
+        if arch != settings.architecture or word in settings.used or word in HARMLESS:
             continue
         value = settings.entries[key] if isinstance(settings.entries[key], list) else settings.get(word)
-        off = not value and word != "attention.causal"
-        usual = [v for v in neutral.get(word, ()) if type(v) is type(value)]
-        same = any(math.isclose(value, v, rel_tol=1e-6) for v in usual)
-        wide = word == "attention.sliding_window" and type(value) is int and value >= settings.must("context_length")
-        if not (off or wide or same):
+        is_off = not value and word != "attention.causal"
+        values = [v for v in neutral.get(word, ()) if type(v) is type(value)]
+        is_neutral = any(math.isclose(value, v, rel_tol=1e-6) for v in values)
+        covers_context = (
+            word == "attention.sliding_window" and type(value) is int and value >= settings.number("context_length")
+        )
+        if not (is_off or covers_context or is_neutral):
             raise Problem(
                 "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute "
                 "something else",
@@ -112,12 +114,14 @@ def refuse_rest(settings: GgufSettings, theirs: HfConfig) -> None:
             )
 
 
-def _named(layout: Layout) -> Iterator[tuple[str, str]]:
+def _family_names(layout: Layout) -> Iterator[tuple[str, str]]:
     """Yield GGUF's word for each setting that the family's table has, and the one in its config.json."""
     member = "deepseek_v2" if layout.model_type == "deepseek2" else layout.model_type
     family = next(family for family in FAMILIES if member in family.types)
     names = dict(family.names(member))
-    idle = "attention.layer_norm_rms_epsilon" if family.holds["norm"] == ("layer",) else "attention.layer_norm_epsilon"
+    idle = (
+        "attention.layer_norm_rms_epsilon" if family.supported["norm"] == ("layer",) else "attention.layer_norm_epsilon"
+    )
     return ((word, names[ours]) for word, ours in SETTINGS.items() if ours in names and word != idle)
 
 
@@ -126,26 +130,26 @@ def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> Hf
     file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise broken("it has no token_embd.weight, the word vectors", file)
-    theirs: HfConfig = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
-    theirs |= {word: settings.must(name) for name, word in _named(layout)}
-    theirs["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
+    hf_config: HfConfig = {"model_type": layout.model_type, **layout.fixed, "vocab_size": embedding.shape[0]}
+    hf_config |= {word: settings.number(name) for name, word in _family_names(layout)}
+    hf_config["tie_word_embeddings"] = layout.model_type == "bert" or "output.weight" not in pieces
     for role, name in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
-        theirs[f"{role}_token_id"] = token if isinstance(token, int) else None
-    theirs |= {} if layout.model_type == "deepseek2" else _experts(settings, layout)
+        hf_config[f"{role}_token_id"] = token if isinstance(token, int) else None
+    hf_config |= {} if layout.model_type == "deepseek2" else _experts(settings, layout)
     read = READERS.get(layout.model_type)  # GPT-2 needs none
-    return theirs | read(settings, pieces, theirs) if read else theirs
+    return hf_config | read(settings, pieces, hf_config) if read else hf_config
 
 
-def _bert(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _bert(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     types = pieces.get("token_types.weight")
     return {"type_vocab_size": types.shape[0] if types else 0}
 
 
-def _llama(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _llama(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """LLaMA, which is a Mistral if it has a window, and those with its words."""
-    sizes = _whole_heads(settings, pieces, theirs)
-    kind = theirs["model_type"]
+    sizes = _full_rotary_heads(settings, pieces, hf_config)
+    kind = hf_config["model_type"]
     if kind not in ("llama", "mixtral"):
         return sizes
     window = settings.get("attention.sliding_window")
@@ -156,81 +160,85 @@ def _llama(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfC
     return sizes | windowed | ({"model_type": "mistral", "architectures": ["MistralForCausalLM"]} if window else {})
 
 
-def _gemma(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _gemma(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """Caps, windows and the scale of scores: where a file is silent, as llama.cpp takes it."""
-    sizes = _whole_heads(settings, pieces, theirs)
-    kind, layers = theirs["model_type"], settings.count("block_count")
+    sizes = _full_rotary_heads(settings, pieces, hf_config)
+    kind, layers = hf_config["model_type"], settings.count("block_count")
     if kind == "gemma":
         return sizes
-    second = kind == "gemma2"
-    largest = layers == (46 if second else 62)  # of 27 billion parameters, which scales by another width
-    window = settings.count("attention.sliding_window", 4096 if second else 0)
-    every = settings.count("attention.sliding_window_pattern", 2 if second else 6)
-    settings.insist("attention.sliding_window_pattern", every, every > 0)
-    slides = [bool(window and (i + 1) % every) for i in range(min(layers, MOST_LAYERS))]
-    more = dict(
-        query_pre_attn_scalar=theirs["hidden_size"] // theirs["num_attention_heads"] if largest else sizes["head_dim"],
-        attn_logit_softcapping=settings.get("attn_logit_softcapping", 50.0) or None if second else None,
-        final_logit_softcapping=settings.get("final_logit_softcapping", 30.0 if second else None) or None,
+    is_gemma2 = kind == "gemma2"
+    is_largest = layers == (46 if is_gemma2 else 62)  # of 27 billion parameters, which scales by another width
+    window = settings.count("attention.sliding_window", 4096 if is_gemma2 else 0)
+    every = settings.count("attention.sliding_window_pattern", 2 if is_gemma2 else 6)
+    settings.require("attention.sliding_window_pattern", every, every > 0)
+    has_window = [bool(window and (i + 1) % every) for i in range(min(layers, MAX_LAYERS))]
+    window_settings = dict(
+        query_pre_attn_scalar=hf_config["hidden_size"] // hf_config["num_attention_heads"]
+        if is_largest
+        else sizes["head_dim"],
+        attn_logit_softcapping=settings.get("attn_logit_softcapping", 50.0) or None if is_gemma2 else None,
+        final_logit_softcapping=settings.get("final_logit_softcapping", 30.0 if is_gemma2 else None) or None,
         sliding_window=window or None,
-        layer_types=["sliding_attention" if slide else "full_attention" for slide in slides],
+        layer_types=["sliding_attention" if windowed else "full_attention" for windowed in has_window],
     )
-    if not second:  # the angles of layers with a window are of another base, and not scaled
-        more["rope_local_base_freq"] = settings.get("rope.freq_base_swa", 10000.0)
+    if not is_gemma2:  # the angles of layers with a window are of another base, and not scaled
+        window_settings["rope_local_base_freq"] = settings.get("rope.freq_base_swa", 10000.0)
         del sizes["rope_parameters"]
-    return sizes | more
+    return sizes | window_settings
 
 
-def _phi3(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _phi3(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """A part of each head may be turned; transformers obeys the window, which llama.cpp has switched off."""
-    sizes = _heads(settings, theirs)
-    turned = settings.count("rope.dimension_count", sizes["head_dim"])
-    sizes |= _rotary(settings, pieces, turned)
-    original = (sizes["rope_scaling"] or {}).get("original_max_position_embeddings", theirs["max_position_embeddings"])
+    sizes = _heads(settings, hf_config)
+    rope_width = settings.count("rope.dimension_count", sizes["head_dim"])
+    sizes |= _rotary(settings, pieces, rope_width)
+    original = (sizes["rope_scaling"] or {}).get(
+        "original_max_position_embeddings", hf_config["max_position_embeddings"]
+    )
     return sizes | dict(
         sliding_window=settings.count("attention.sliding_window", 0) or None,
-        partial_rotary_factor=_share(turned, sizes["head_dim"]),
+        partial_rotary_factor=_share(rope_width, sizes["head_dim"]),
         original_max_position_embeddings=original,
     )
 
 
-def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """Its keys are as many as its queries, and a part of each head is turned."""
-    sizes = _heads(settings, theirs)
-    for word, found, wanted in (
-        ("attention.head_count_kv", sizes["num_key_value_heads"], theirs["num_attention_heads"]),
-        ("attention.key_length", sizes["head_dim"], theirs["hidden_size"] // theirs["num_attention_heads"]),
+    sizes = _heads(settings, hf_config)
+    for word, value, expected in (
+        ("attention.head_count_kv", sizes["num_key_value_heads"], hf_config["num_attention_heads"]),
+        ("attention.key_length", sizes["head_dim"], hf_config["hidden_size"] // hf_config["num_attention_heads"]),
     ):
-        settings.insist(word, found, found == wanted)
-    turned = settings.count("rope.dimension_count", sizes["head_dim"])
-    return _rotary(settings, pieces, turned) | dict(
-        rotary_pct=_share(turned, sizes["head_dim"]),
+        settings.require(word, value, value == expected)
+    rope_width = settings.count("rope.dimension_count", sizes["head_dim"])
+    return _rotary(settings, pieces, rope_width) | dict(
+        rotary_pct=_share(rope_width, sizes["head_dim"]),
         use_parallel_residual=bool(settings.get("use_parallel_residual", True)),
         attention_bias="blk.0.attn_qkv.bias" in pieces,
     )
 
 
-def _deepseek(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _deepseek(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """Latent attention and experts. V3 scores each expert by itself, V2 all of them by softmax."""
     heads, rank = settings.count("attention.head_count"), settings.count("attention.kv_lora_rank")
-    turned, scored = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
-    settings.insist("expert_gating_func", scored, scored in (SOFTMAX, SIGMOID))
-    third, kept = scored == SIGMOID, settings.get("attention.head_count_kv", 1)
+    rope_width, gating = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
+    settings.require("expert_gating_func", gating, gating in (SOFTMAX, SIGMOID))
+    is_v3, kv_heads = gating == SIGMOID, settings.get("attention.head_count_kv", 1)
     keys, values = settings.count("attention.key_length"), settings.count("attention.value_length")
     if "attn_k_b" in pieces_of_a_layer(pieces):  # keys are kept as one latent, and these are its sizes
-        settings.insist("attention.key_length", keys, (keys, values) == (rank + turned, rank))
+        settings.require("attention.key_length", keys, (keys, values) == (rank + rope_width, rank))
         keys, values = settings.count("attention.key_length_mla"), settings.count("attention.value_length_mla")
-    settings.insist("attention.head_count_kv", kept, kept in (1, heads))
-    settings.insist("attention.key_length", keys, keys > turned)
+    settings.require("attention.head_count_kv", kv_heads, kv_heads in (1, heads))
+    settings.require("attention.key_length", keys, keys > rope_width)
     groups = settings.count("expert_group_count", 1) or 1
-    more = dict(
-        model_type="deepseek_v3" if third else "deepseek_v2",
-        architectures=["DeepseekV3ForCausalLM" if third else "DeepseekV2ForCausalLM"],
+    latent = dict(
+        model_type="deepseek_v3" if is_v3 else "deepseek_v2",
+        architectures=["DeepseekV3ForCausalLM" if is_v3 else "DeepseekV2ForCausalLM"],
         num_key_value_heads=heads,
         q_lora_rank=settings.count("attention.q_lora_rank", 0) or None,
         kv_lora_rank=rank,
-        qk_nope_head_dim=keys - turned,
-        qk_rope_head_dim=turned,
+        qk_nope_head_dim=keys - rope_width,
+        qk_rope_head_dim=rope_width,
         v_head_dim=values,
         n_routed_experts=settings.count("expert_count"),
         num_experts_per_tok=settings.count("expert_used_count"),
@@ -241,14 +249,14 @@ def _deepseek(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> 
         norm_topk_prob=bool(settings.get("expert_weights_norm", False)),
         n_group=groups,
         topk_group=settings.count("expert_group_used_count", 1) or 1,
-        topk_method="noaux_tc" if third else "greedy" if groups == 1 else "group_limited_greedy",
+        topk_method="noaux_tc" if is_v3 else "greedy" if groups == 1 else "group_limited_greedy",
     )
-    angles = _rotary(settings, pieces, turned)
+    angles = _rotary(settings, pieces, rope_width)
     if (angles["rope_scaling"] or {}).get("rope_type") == "yarn" and settings.get("rope.scaling.yarn_log_multiplier"):
-        weight = 10 * settings.must("rope.scaling.yarn_log_multiplier")  # of which llama.cpp keeps a tenth
+        weight = 10 * settings.number("rope.scaling.yarn_log_multiplier")  # of which llama.cpp keeps a tenth
         magnitudes = {"mscale": weight, "mscale_all_dim": weight}  # it takes them to be the same
         angles = {name: value | magnitudes if isinstance(value, dict) else value for name, value in angles.items()}
-    return more | angles
+    return latent | angles
 
 
 def pieces_of_a_layer(pieces: GgufTensors) -> set[str]:
@@ -256,25 +264,25 @@ def pieces_of_a_layer(pieces: GgufTensors) -> set[str]:
     return {name.split(".")[2] for name in pieces if name.startswith("blk.") and name.count(".") == 3}
 
 
-def _heads(settings: GgufSettings, theirs: HfConfig) -> HfConfig:
+def _heads(settings: GgufSettings, hf_config: HfConfig) -> HfConfig:
     """How many heads there are, and how wide they are."""
-    heads = theirs["num_attention_heads"]
-    kept = settings.get("attention.head_count_kv") or heads
-    whole = all(type(n) is int and n > 0 for n in (heads, kept, theirs["hidden_size"]))
-    settings.insist("attention.head_count", heads, whole)
-    width = settings.get("attention.key_length") or theirs["hidden_size"] // heads
-    settings.insist("attention.key_length", width, type(width) is int)
+    heads = hf_config["num_attention_heads"]
+    kv_heads = settings.get("attention.head_count_kv") or heads
+    are_counts = all(type(n) is int and n > 0 for n in (heads, kv_heads, hf_config["hidden_size"]))
+    settings.require("attention.head_count", heads, are_counts)
+    width = settings.get("attention.key_length") or hf_config["hidden_size"] // heads
+    settings.require("attention.key_length", width, type(width) is int)
     values = settings.get("attention.value_length", width)
-    settings.insist("attention.value_length", values, values == width)
-    return {"num_key_value_heads": kept, "head_dim": width}
+    settings.require("attention.value_length", values, values == width)
+    return {"num_key_value_heads": kv_heads, "head_dim": width}
 
 
-def _whole_heads(settings: GgufSettings, pieces: GgufTensors, theirs: HfConfig) -> HfConfig:
+def _full_rotary_heads(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
     """The same, and the angles, for what turns all of a head."""
-    sizes = _heads(settings, theirs)
-    turned = settings.get("rope.dimension_count", sizes["head_dim"])
-    settings.insist("rope.dimension_count", turned, turned == sizes["head_dim"])
-    return sizes | _rotary(settings, pieces, turned)
+    sizes = _heads(settings, hf_config)
+    rope_width = settings.get("rope.dimension_count", sizes["head_dim"])
+    settings.require("rope.dimension_count", rope_width, rope_width == sizes["head_dim"])
+    return sizes | _rotary(settings, pieces, rope_width)
 
 
 def _share(part: int, whole: int) -> float:
@@ -294,48 +302,48 @@ def _experts(settings: GgufSettings, layout: Layout) -> HfConfig:
     """What config.json would say of a mixture of experts, where there is one."""
     if not (count := settings.get("expert_count")):
         return {}
-    if not layout.mixed:
+    if not layout.moe_type:
         raise Problem(
             "{file} is a mixture of {count} experts, which qkv has no layers for", file=settings.file, count=count
         )
-    architecture = "MixtralForCausalLM" if layout.mixed == "mixtral" else "Qwen3MoeForCausalLM"
+    architecture = "MixtralForCausalLM" if layout.moe_type == "mixtral" else "Qwen3MoeForCausalLM"
     return {
-        "model_type": layout.mixed,
+        "model_type": layout.moe_type,
         "architectures": [architecture],
         "num_local_experts": count,
-        "num_experts_per_tok": settings.must("expert_used_count"),
+        "num_experts_per_tok": settings.number("expert_used_count"),
     }
 
 
 def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig:
     """The base of the rotary angles and how they are scaled."""
     base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
-    settings.insist("rope.freq_base", base, isinstance(base, int | float) and base > 0)
+    settings.require("rope.freq_base", base, isinstance(base, int | float) and base > 0)
     base = float(base)
-    theirs: HfConfig = {"rope_type": "default"}
+    rope: HfConfig = {"rope_type": "default"}
     factor, original = settings.get("rope.scaling.factor"), settings.get("rope.scaling.original_context_length")
     if "rope_freqs.weight" in pieces:
-        theirs = llama3_scaling(settings.file, _divisors(settings, pieces["rope_freqs.weight"], width), base)
+        rope = llama3_scaling(settings.file, _divisors(settings, pieces["rope_freqs.weight"], width), base)
     elif any(name in pieces for name in LONG_ROPE):
         if not all(name in pieces for name in LONG_ROPE):
             raise broken("its rope_freqs don't fit its heads", settings.file)
         short, long = (_divisors(settings, pieces[name], width).tolist() for name in LONG_ROPE)
-        theirs = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
-        theirs["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
+        rope = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+        rope["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
         if (stretch := settings.get("rope.scaling.attn_factor")) is not None:
-            theirs["attention_factor"] = stretch
+            rope["attention_factor"] = stretch
     elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
         if (factor := factor or settings.get("rope.scale_linear") or 1.0) != 1.0:
-            theirs = {"rope_type": "linear", "factor": factor}
+            rope = {"rope_type": "linear", "factor": factor}
     elif kind == "yarn":
-        theirs = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
+        rope = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
         for word, name in (("beta_fast", "yarn_beta_fast"), ("beta_slow", "yarn_beta_slow")):
             if (value := settings.get(f"rope.scaling.{name}")) is not None:
-                theirs[word] = value
+                rope[word] = value
     else:
-        settings.insist("rope.scaling.type", kind, kind == "none")
-    scaling = None if theirs["rope_type"] == "default" else theirs
-    return {"rope_theta": base, "rope_scaling": scaling, "rope_parameters": {"rope_theta": base, **theirs}}
+        settings.require("rope.scaling.type", kind, kind == "none")
+    scaling = None if rope["rope_type"] == "default" else rope
+    return {"rope_theta": base, "rope_scaling": scaling, "rope_parameters": {"rope_theta": base, **rope}}
 
 
 def _divisors(settings: GgufSettings, piece: GgufTensor, width: int) -> np.ndarray:
@@ -360,14 +368,14 @@ def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> HfConfig:
 
     if np.isfinite(divisors).all() and divisors.min() >= 1 and divisors.max() > 1:
         factor = float(divisors.max())
-        tries = [(factor, 4.0, 8192.0)]  # as published
+        candidates = [(factor, 4.0, 8192.0)]  # as published
         s = (1 / divisors - 1 / factor) / (1 - 1 / factor)
         between = (s > 1e-3) & (s < 1 - 1e-3)
         if between.sum() > 1:
             slope, start = np.polyfit(turns[between], s[between], 1)  # s = original / (high − 1) · t − 1 / (high − 1)
             if start < 0 < slope:
-                tries.append((factor, 1 - 1 / start, float(np.round(-slope / start))))
-        for factor, high, original in tries:
+                candidates.append((factor, 1 - 1 / start, float(np.round(-slope / start))))
+        for factor, high, original in candidates:
             if np.allclose(expected(factor, high, original), divisors, rtol=1e-3):
                 return {
                     "rope_type": "llama3",

@@ -19,13 +19,13 @@ from ..i18n import Problem, all_of
 from ..model.layer_pattern import choose
 from ..model.transformer import Transformer
 from ..text import Tokenizer
-from .families import to_theirs
+from .families import to_hf
 from .families.setting_table import HfConfig
 from .quantise import Int8Linear
 from .tensor_files import weights_of
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-HABITS = "generation_config.json"
+GENERATION_CONFIG = "generation_config.json"
 
 
 def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, to: str = "hf") -> str:
@@ -43,7 +43,7 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         )
     if any(isinstance(module, Int8Linear) for module in model.modules()):
         raise Problem("this model's weights were rounded to 8 bits: export it before quantise()")
-    config, tensors = to_theirs(model.config, weights_of(model))
+    config, tensors = to_hf(model.config, weights_of(model))
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
     config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's
     for role in ("bos", "eos", "pad"):  # said even where there is none, since families have defaults
@@ -54,22 +54,22 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         config["decoder_start_token_id"] = 0 if start is None else start
     config["qkv_version"] = __version__
 
-    habits = {} if tokenizer is None else tokenizer.habits.told()
-    if habits:  # such a file speaks for all that config.json would say of writing
+    generation = {} if tokenizer is None else tokenizer.habits.told()
+    if generation:  # such a file speaks for all that config.json would say of writing
         ends = tokenizer.ends if tokenizer is not None and tokenizer.ends else None
         names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
-        habits |= {"eos_token_id": ends, **{name: config[name] for name in names if name in config}}
+        generation |= {"eos_token_id": ends, **{name: config[name] for name in names if name in config}}
 
-    with whole(folder) as part:
-        if habits:
-            _write_json(part / HABITS, habits)
-        _write_json(part / "config.json", config)
-        save_tensors({name: tensor.cpu() for name, tensor in tensors.items()}, part / FILES[1], {"format": "pt"})
+    with replace_folder(folder) as target:
+        if generation:
+            _write_json(target / GENERATION_CONFIG, generation)
+        _write_json(target / "config.json", config)
+        save_tensors({name: tensor.cpu() for name, tensor in tensors.items()}, target / FILES[1], {"format": "pt"})
         if tokenizer is not None:
-            tokenizer.save(part)
-            told = json.loads((part / "tokenizer_config.json").read_text(encoding="utf-8"))
-            _write_json(part / "tokenizer_config.json", told | {"model_max_length": model.config.context})
-    if tokenizer is not None and config["model_type"] == "qwen2" and not _is_qwens(tokenizer):
+            tokenizer.save(target)
+            tokenizer_config = json.loads((target / "tokenizer_config.json").read_text(encoding="utf-8"))
+            _write_json(target / "tokenizer_config.json", tokenizer_config | {"model_max_length": model.config.context})
+    if tokenizer is not None and config["model_type"] == "qwen2" and not _is_qwen_tokenizer(tokenizer):
         warnings.warn(
             "this is the Qwen2 layout (bias='qkv'), for which AutoTokenizer of transformers 5 builds Qwen's own tokenizer "
             f"whatever the folder says: load this one with PreTrainedTokenizerFast.from_pretrained({str(folder)!r})",
@@ -78,48 +78,48 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
     return config["model_type"]
 
 
-def _is_qwens(tokenizer: Tokenizer) -> bool:
+def _is_qwen_tokenizer(tokenizer: Tokenizer) -> bool:
     return json.loads(tokenizer.to_json())["normalizer"] == {"type": "NFC"}
 
 
 @contextmanager
-def whole(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` once all is on the disk, and vanishes if anything fails."""
     folder = folder.resolve()
-    _refuse_strangers(folder)
+    _refuse_other_files(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    part, old = beside / "new", beside / "old"
+    staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    new, old = staging / "new", staging / "old"
     try:
-        part.mkdir()
-        yield part
-        flush_folder(part)
+        new.mkdir()
+        yield new
+        flush_folder(new)
         if folder.exists():
             folder.rename(old)
-        part.rename(folder)
+        new.rename(folder)
         flush_folder(folder.parent)
     except OSError as error:
-        if error.filename is not None and beside in Path(error.filename).parents:
+        if error.filename is not None and staging in Path(error.filename).parents:
             error.filename, error.filename2 = str(folder), None  # the name that the user knows
         raise
     finally:
         if old.exists() and not folder.exists():  # Ctrl-C fell between the two
             old.rename(folder)
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
-def _refuse_strangers(folder: Path) -> None:
+def _refuse_other_files(folder: Path) -> None:
     """Only an earlier export may be replaced, and only if nothing was added to it."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise Problem("{folder} is a file: name a new folder for the export", folder=folder)
-    there = sorted(file.name for file in folder.iterdir())
-    strange = [name for name in there if name not in (*FILES, HABITS)]
-    if there and not strange and not _exported(folder / "config.json"):
-        strange = there
-    if strange:
-        names = all_of([*strange[:3], *["…"] * (len(strange) > 3)])
+    present = sorted(file.name for file in folder.iterdir())
+    unknown = [name for name in present if name not in (*FILES, GENERATION_CONFIG)]
+    if present and not unknown and not _is_export(folder / "config.json"):
+        unknown = present
+    if unknown:
+        names = all_of([*unknown[:3], *["…"] * (len(unknown) > 3)])
         raise Problem(
             "{folder} holds {names}, which no export of qkv wrote: name a new folder, or empty this one",
             folder=folder,
@@ -127,7 +127,7 @@ def _refuse_strangers(folder: Path) -> None:
         )
 
 
-def _exported(config: Path) -> bool:
+def _is_export(config: Path) -> bool:
     try:
         return "qkv_version" in json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError):

@@ -4,8 +4,8 @@
 the rest of the file is looked at, so that all of it is said at once.
 
 >>> from importlib.resources import files
->>> finding = why(str(files("qkv") / "demo" / "dates"))
->>> finding.loads, finding.config.kind
+>>> report = inspect_model(str(files("qkv") / "demo" / "dates"))
+>>> report.loads, report.config.kind
 (True, 'encoder-decoder')
 """
 
@@ -24,19 +24,19 @@ from ..i18n import Message, Notice, Problem, _, all_of, quoted
 from ..model.config import Config
 from ..text.tokenizer_folder import NoTokenizer
 from . import ctranslate2, gguf, model_files, onnx
-from .families import FAMILIES, read_config, to_ours
-from .families.family import Family, respelled
-from .families.setting_table import HfConfig, Unread
+from .families import FAMILIES, from_hf, read_config
+from .families.family import Family, normalise_names
+from .families.setting_table import HfConfig, UnsupportedValue
 
-MOST_CURES = 50  # settings of one file that are noted
+MAX_REPAIRS = 50  # settings of one file that are noted
 
 
 @dataclass(frozen=True)
-class ModelFinding:
+class ModelReport:
     """What is known of a model that somebody names, and what stands in its way."""
 
-    place: Path
-    what: Message  # what it is
+    path: Path
+    description: Message  # what it is
     config: Config | None  # as it would be read, where that can be said
     obstacles: tuple[Problem, ...]
 
@@ -54,17 +54,17 @@ class ModelFinding:
         return [f"{name}={getattr(self.config, name)!r}" for name in changed]
 
 
-def why(name: str | Path) -> ModelFinding:
+def inspect_model(name: str | Path) -> ModelReport:
     """Look at a folder, a file or a name, as `load` would, without stopping at the first thing in the way."""
-    place = model_files.find(name)
-    if place.is_file():
-        return _simply(place, _architecture(place))
-    config = model_files.read_json(place / "config.json") if (place / "config.json").is_file() else {}
+    path = model_files.find_model(name)
+    if path.is_file():
+        return _inspect_at_once(path, _architecture(path))
+    config = model_files.read_json(path / "config.json") if (path / "config.json").is_file() else {}
     if run_folder.is_run(config):
-        return _simply(place, Message("a run of qkv"))
+        return _inspect_at_once(path, Message("a run of qkv"))
     if "model_type" in config:
-        return _published(place, config)
-    return _simply(place, Message("a folder of CTranslate2") if ctranslate2.find(place) else Message("a folder"))
+        return _inspect_hf_folder(path, config)
+    return _inspect_at_once(path, Message("a folder of CTranslate2") if ctranslate2.find(path) else Message("a folder"))
 
 
 def _architecture(file: Path) -> Message:
@@ -78,83 +78,83 @@ def _architecture(file: Path) -> Message:
     return Message("a GGUF file, general.architecture {word!r}", word=str(word)[:80])
 
 
-def _simply(place: Path, what: Message) -> ModelFinding:
+def _inspect_at_once(path: Path, what: Message) -> ModelReport:
     """Of what is read in one go, the first thing in the way is all there is to say."""
     try:
-        if place.is_file():
-            held = gguf.read(place)
-            config, state = to_ours(held.theirs, held.tensors)
-            return ModelFinding(place, what, config, tuple(_misfits(place, config, state)))
-        model, _tokenizer = model_files.load(place)
-        return ModelFinding(place, what, model.config, ())
+        if path.is_file():
+            file = gguf.read(path)
+            config, state = from_hf(file.config, file.tensors)
+            return ModelReport(path, what, config, tuple(_shape_problems(path, config, state)))
+        model, _tokenizer = model_files.load(path)
+        return ModelReport(path, what, model.config, ())
     except Problem as problem:
-        return ModelFinding(place, what, None, (problem,))
+        return ModelReport(path, what, None, (problem,))
 
 
-def _published(place: Path, theirs: HfConfig) -> ModelFinding:
+def _inspect_hf_folder(path: Path, hf_config: HfConfig) -> ModelReport:
     """A folder of Hugging Face."""
-    word = str(theirs["model_type"])[:80]
+    word = str(hf_config["model_type"])[:80]
     family = next((family for family in FAMILIES if word in family.types), None)
     what = Message("a Hugging Face folder, model_type {word!r}", word=word)
     if family is not None:
-        known = _("a Hugging Face folder, model_type {word!r}, a layout of the family {family}")
-        what = Message(known, word=word, family=family.name)
+        description = _("a Hugging Face folder, model_type {word!r}, a layout of the family {family}")
+        what = Message(description, word=word, family=family.name)
     obstacles: list[Problem] = []
     tensors: Mapping[str, Tensor] = {}
     try:
-        if file := model_files.in_onnx(place):
-            theirs, tensors = onnx.read(file, theirs)
+        if file := model_files.find_onnx(path):
+            hf_config, tensors = onnx.read(file, hf_config)
         else:
-            tensors = model_files.published(place)
-        model_files.refuse_absurd(place, theirs, tensors.shapes)
+            tensors = model_files.hf_tensors(path)
+        model_files.refuse_impossible_sizes(path, hf_config, tensors.shapes)
     except Problem as problem:
         obstacles.append(problem)
-    config, found = _read(place, theirs, tensors, family)
-    obstacles += found
+    config, more = _read_all(path, hf_config, tensors, family)
+    obstacles += more
     try:
-        text.load(place)
+        text.load(path)
     except NoTokenizer:  # ids are enough for much
         pass
     except Problem as problem:
         obstacles.append(problem)
-    return ModelFinding(place, what, config, tuple(obstacles))
+    return ModelReport(path, what, config, tuple(obstacles))
 
 
-def _read(
-    place: Path, theirs: HfConfig, tensors: Mapping[str, Tensor], family: Family | None
+def _read_all(
+    path: Path, hf_config: HfConfig, tensors: Mapping[str, Tensor], family: Family | None
 ) -> tuple[Config | None, list[Problem]]:
     """The config, and what is in its way; each setting that qkv can't read is taken as it could."""
     obstacles: list[Problem] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Notice)
-        for _cure in range(MOST_CURES):
+        for _repair in range(MAX_REPAIRS):
             try:
                 if family is not None and (obstacles or not tensors):  # names can't be held to what was changed
-                    return read_config(theirs, respelled(family, tensors)), obstacles
-                config, state = to_ours(theirs, tensors)
-                return config, [*obstacles, *_misfits(place, config, state)]
-            except Unread as problem:
+                    return read_config(hf_config, normalise_names(family, tensors)), obstacles
+                config, state = from_hf(hf_config, tensors)
+                return config, [*obstacles, *_shape_problems(path, config, state)]
+            except UnsupportedValue as problem:
                 obstacles.append(problem)
-                theirs = problem.cure(theirs)
+                hf_config = problem.repair(hf_config)
             except Problem as problem:
                 return None, [*obstacles, problem]
             except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
-                why = quoted(error)
-                nonsense = Problem("{file} describes no model that can be built: {error}", file=place, error=why)
+                error_text = quoted(error)
+                nonsense = Problem("{file} describes no model that can be built: {error}", file=path, error=error_text)
                 return None, [*obstacles, nonsense]
     return None, obstacles
 
 
-def _misfits(place: Path, config: Config, state: dict[str, Tensor]) -> list[Problem]:
+def _shape_problems(path: Path, config: Config, state: dict[str, Tensor]) -> list[Problem]:
     """Tensors of other shapes than the config promises."""
     try:
-        model = model_files.empty(config)
+        model = model_files.empty_model(config)
     except Problem as problem:
         return [problem]
     wrong = [
-        f"{name}: {tuple(state[name].shape)} ≠ {tuple(meant.shape)}"
-        for name, meant in model.named_parameters()
-        if name in state and state[name].shape != meant.shape
+        f"{name}: {tuple(state[name].shape)} ≠ {tuple(parameter.shape)}"
+        for name, parameter in model.named_parameters()
+        if name in state and state[name].shape != parameter.shape
     ]
     if not wrong:
         return []

@@ -25,8 +25,8 @@ from ..model.config_groups import NAMES
 from ..model.layer_pattern import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
-from .locate import find
-from .tensor_files import Tensors, fingerprint, finite, mapped_tensors, refuse_others, weights_of
+from .locate import find_model
+from .tensor_files import Tensors, checked_finite, fingerprint, mapped_tensors, refuse_other_weights, weights_of
 
 if TYPE_CHECKING:
     from .families.setting_table import HfConfig
@@ -44,12 +44,12 @@ SIZES = (
     *("mamba_d_conv", "linear_conv_kernel_dim", "moe_intermediate_size"),
     *("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "v_head_dim", "ffn_dim", "word_embed_proj_dim"),
 )
-OUR_SIZES = (
+RUN_SIZES = (
     *("vocab", "width", "hidden", "head_width", "n_head", "n_kv_head"),
     *("embedding_width", "source_vocab", "token_types"),
 )
-OUR_LAYERS = ("n_layer", "n_decoder_layer")
-LAYERS = (
+RUN_LAYER_COUNTS = ("n_layer", "n_decoder_layer")
+LAYER_COUNTS = (
     *("num_local_experts", "num_experts", "n_routed_experts"),
     *("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers"),
 )
@@ -73,45 +73,45 @@ def _load(
     name: str | Path, dtype: torch.dtype, dependents: tuple[Path, ...]
 ) -> tuple[Transformer, text.Tokenizer | None]:
     """`dependents` are the folders that go on from this model, each from the next: none of them can be its base."""
-    place = find(name)
-    if (here := place.resolve()) in dependents:
+    path = find_model(name)
+    if (resolved := path.resolve()) in dependents:
         raise Problem(
-            "{folder} is its own base: give the folder or the name of the model that it was trained from", folder=place
+            "{folder} is its own base: give the folder or the name of the model that it was trained from", folder=path
         )
-    if place.is_file():
-        return _gguf(place, dtype)
-    config = read_json(place / "config.json") if (place / "config.json").is_file() else {}
+    if path.is_file():
+        return _load_gguf(path, dtype)
+    config = read_json(path / "config.json") if (path / "config.json").is_file() else {}
     if run_folder.is_run(config):
-        return _run(place, dtype, dependents=(*dependents, here))
-    if (place / run_folder.STATE).is_file() and (place.parent.parent / run_folder.CONFIG).is_file():
-        return _run(place.parent.parent, dtype, place, (*dependents, here, here.parent.parent))
-    if not config and (place / run_folder.ADAPTER[0]).is_file():
-        return _adapter(place, dtype, (*dependents, here))
+        return _load_run(path, dtype, dependents=(*dependents, resolved))
+    if (path / run_folder.STATE).is_file() and (path.parent.parent / run_folder.CONFIG).is_file():
+        return _load_run(path.parent.parent, dtype, path, (*dependents, resolved, resolved.parent.parent))
+    if not config and (path / run_folder.ADAPTER[0]).is_file():
+        return _load_adapter(path, dtype, (*dependents, resolved))
     if "model_type" in config:
-        model = _published(place, config, dtype)
+        model = _load_hf(path, config, dtype)
         try:
-            return model, fitting(place, text.load(place), model)
+            return model, check_vocabulary(path, text.load(path), model)
         except NoTokenizer:  # models of other things than text have none, and ids are enough for much
             return model, None
     from . import ctranslate2
 
-    if found := ctranslate2.find(place):
-        theirs, held = ctranslate2.read(place)
-        return _marian(found, build(found / "model.bin", theirs, held, dtype))
-    if len(lone := sorted(place.glob("*.gguf"))) == 1:
-        return _gguf(lone[0], dtype)
-    raise _nothing(place, config)
+    if folder := ctranslate2.find(path):
+        hf_config, tensors = ctranslate2.read(path)
+        return _load_marian(folder, build(folder / "model.bin", hf_config, tensors, dtype))
+    if len(lone := sorted(path.glob("*.gguf"))) == 1:
+        return _load_gguf(lone[0], dtype)
+    raise _no_model(path, config)
 
 
-def build(source: Path, theirs: HfConfig, tensors: Tensors, dtype: torch.dtype = torch.float32) -> Transformer:
+def build(source: Path, hf_config: HfConfig, tensors: Tensors, dtype: torch.dtype = torch.float32) -> Transformer:
     """The Transformer of a config and tensors in Hugging Face's words."""
-    from .families import to_ours
+    from .families import from_hf
 
-    refuse_absurd(source, theirs, tensors.shapes)
+    refuse_impossible_sizes(source, hf_config, tensors.shapes)
     try:
-        with Undrawn():
-            config, state = to_ours(theirs, finite(source, tensors))
-        model = empty(config)
+        with SkipInit():
+            config, state = from_hf(hf_config, checked_finite(source, tensors))
+        model = empty_model(config)
     except Problem as problem:  # families know nothing of files
         raise (
             problem if "file" in problem.values else Problem("{file}: {problem}", file=source, problem=problem)
@@ -121,17 +121,17 @@ def build(source: Path, theirs: HfConfig, tensors: Tensors, dtype: torch.dtype =
             "{file} describes no model that can be built: {error}", file=source, error=quoted(error)
         ) from error
     assign(source, model, state, dtype)
-    model.layout = str(theirs["model_type"])
+    model.layout = str(hf_config["model_type"])
     return model.eval()
 
 
-def empty(config: Config) -> Transformer:
+def empty_model(config: Config) -> Transformer:
     """A Transformer whose weights have shapes and no memory."""
-    with torch.device("meta"), Undrawn():
+    with torch.device("meta"), SkipInit():
         return Transformer(config)
 
 
-class Undrawn(TorchFunctionMode):
+class SkipInit(TorchFunctionMode):
     """Weights without memory are not drawn, nor scaled: PyTorch would take two seconds to learn how to draw nothing."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -154,37 +154,41 @@ def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: to
             file=source,
             names=all_of(unread[:5]),
         )
-    for name, meant in list(model.named_parameters()):
+    for name, parameter in list(model.named_parameters()):
         if name not in state:
             raise Problem("{file} is not whole: the weights of {name} are missing", file=source, name=name)
         tensor = state.pop(name).to(dtype).contiguous()
-        if tensor.shape != meant.shape:
+        if tensor.shape != parameter.shape:
             raise Problem(
                 "{file} doesn't fit its own config: {name} is {there}, {here} is expected",
                 file=source,
                 name=name,
                 there=tuple(tensor.shape),
-                here=tuple(meant.shape),
+                here=tuple(parameter.shape),
             )
         owner, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor, meant.requires_grad))
+        setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor, parameter.requires_grad))
     model.tie()
-    if unmade := [name for name, buffer in model.named_buffers() if buffer.is_meta]:
-        raise AssertionError(f"{unmade} are computed, not learned: they must not be made on the meta device")
+    if uncomputed := [name for name, buffer in model.named_buffers() if buffer.is_meta]:
+        raise AssertionError(f"{uncomputed} are computed, not learned: they must not be made on the meta device")
 
 
-def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Tensors:
+def hf_tensors(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Tensors:
     """The tensors of a Hugging Face folder: one file, or shards with an index that says what lies where."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
         return mapped_tensors({single: None}, dtype, keep)
     if not index.is_file():
-        raise _nothing(folder, {"model_type": ""})
-    where = read_json(index).get("weight_map")
-    if not isinstance(where, dict) or not where or not all(isinstance(shard, str) for shard in where.values()):
+        raise _no_model(folder, {"model_type": ""})
+    weight_map = read_json(index).get("weight_map")
+    if (
+        not isinstance(weight_map, dict)
+        or not weight_map
+        or not all(isinstance(shard, str) for shard in weight_map.values())
+    ):
         raise Problem("{file} can't be read: {error}", file=index, error=Message("it has no weight_map"))
     shards: dict[Path, list[str]] = {}
-    for name, shard in where.items():
+    for name, shard in weight_map.items():
         if not shard.endswith(".safetensors") or not bounded_reading.is_plain(shard):
             raise Problem(
                 "{file} names the weight file {shard}: only .safetensors files beside it are read",
@@ -202,47 +206,47 @@ def published(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tru
     return mapped_tensors(shards, dtype, keep)
 
 
-def _run(
-    folder: Path, dtype: torch.dtype, place: Path | None = None, dependents: tuple[Path, ...] = ()
+def _load_run(
+    folder: Path, dtype: torch.dtype, checkpoint: Path | None = None, dependents: tuple[Path, ...] = ()
 ) -> tuple[Transformer, text.Tokenizer]:
     """A run at its best checkpoint, or at the one named."""
     record = run_folder.read_record(folder)
-    place = run_folder.best(folder) if place is None else place
-    file = run_folder.weights_file(folder, place)
-    if run_folder.is_adapter(place):
-        return _beside(folder, record, place, dependents).to(dtype).eval(), text.load(folder)
-    model = empty(config_of(folder, record, place))
+    checkpoint = run_folder.best(folder) if checkpoint is None else checkpoint
+    file = run_folder.weights_file(folder, checkpoint)
+    if run_folder.is_adapter(checkpoint):
+        return _merged_run(folder, record, checkpoint, dependents).to(dtype).eval(), text.load(folder)
+    model = empty_model(run_config(folder, record, checkpoint))
     saved = mapped_tensors({file: None}, dtype)
-    refuse_others(file, saved.shapes, model)
-    assign(file, model, dict(finite(file, saved)), dtype)
+    refuse_other_weights(file, saved.shapes, model)
+    assign(file, model, dict(checked_finite(file, saved)), dtype)
     return model.eval(), text.load(folder)
 
 
-def _published(folder: Path, config: HfConfig, dtype: torch.dtype) -> Transformer:
+def _load_hf(folder: Path, config: HfConfig, dtype: torch.dtype) -> Transformer:
     """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
     from . import onnx
 
-    if file := in_onnx(folder):
+    if file := find_onnx(folder):
         return build(file, *onnx.read(file, config), dtype)
     # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
-    return build(folder, config, published(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
+    return build(folder, config, hf_tensors(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
 
 
-def in_onnx(folder: Path) -> Path | None:
+def find_onnx(folder: Path) -> Path | None:
     """The ONNX file that a Hugging Face folder is read from; None where it has safetensors, or neither."""
     from . import onnx
 
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
-def _beside(folder: Path, record: run_folder.Record, place: Path, dependents: tuple[Path, ...]) -> Transformer:
+def _merged_run(folder: Path, record: run_folder.Record, checkpoint: Path, dependents: tuple[Path, ...]) -> Transformer:
     """The base of a run with what it learned beside it, merged."""
     from .adapters import attach, merge
 
-    return merge(attach(base_of(folder, record["base"], config_of(folder, record, None), dependents), place))
+    return merge(attach(load_base(folder, record["base"], run_config(folder, record, None), dependents), checkpoint))
 
 
-def base_of(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
+def load_base(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
     """The model that a run goes on from, with the head that its task needs; weights that changed since are refused."""
     if not isinstance(base, dict) or not all(isinstance(base.get(key), str) for key in ("place", "sha256")):
         raise Problem("{file} can't be read: {error}", file=folder / run_folder.CONFIG, error=Message("it has no base"))
@@ -262,33 +266,33 @@ def base_of(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...
             folder=folder,
             base=base["place"],
         )
-    return fitted(model, config)
+    return transfer_weights(model, config)
 
 
-def fitted(model: Transformer, config: Config) -> Transformer:
+def transfer_weights(model: Transformer, config: Config) -> Transformer:
     """A model of this config with the weights of another, copied; a head for other labels is drawn, and a missing pooler."""
     state = {name: tensor.clone() for name, tensor in weights_of(model).items()}  # they may be mapped from a file
     if config.output.head != "classes" or model.config.output.labels == config.output.labels:
-        made = empty(config)
-        assign(Path("."), made, state, torch.float32)
-        made.layout = model.layout
-        return made
-    made = Transformer(config)
-    made.layout = model.layout
+        target = empty_model(config)
+        assign(Path("."), target, state, torch.float32)
+        target.layout = model.layout
+        return target
+    target = Transformer(config)
+    target.layout = model.layout
     with torch.no_grad():
-        for name, parameter in made.named_parameters():
+        for name, parameter in target.named_parameters():
             if name in state and not name.startswith("head."):
                 parameter.copy_(state[name])
-    return made
+    return target
 
 
-def _adapter(
+def _load_adapter(
     folder: Path, dtype: torch.dtype, dependents: tuple[Path, ...]
 ) -> tuple[Transformer, text.Tokenizer | None]:
     """An adapter alone: its base is opened too, and the two are merged."""
-    from .adapters import attach, merge, named_base
+    from .adapters import attach, base_name, merge
 
-    base = named_base(folder)
+    base = base_name(folder)
     if not os.path.exists(base) and base.count("/") == 1:
         base = f"hf:{base}"
     try:
@@ -301,32 +305,32 @@ def _adapter(
             problem=problem,
             file=folder / run_folder.ADAPTER[0],
         ) from None
-    model = merge(attach(fitted(model, model.config), folder)).to(dtype).eval()
+    model = merge(attach(transfer_weights(model, model.config), folder)).to(dtype).eval()
     return model, text.load(folder) if (folder / "tokenizer.json").is_file() else tokenizer
 
 
-def _gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
+def _load_gguf(file: Path, dtype: torch.dtype) -> tuple[Transformer, text.Tokenizer]:
     from ..text.imported_tokenizers import from_gguf
     from . import gguf
 
-    held = gguf.read(file)
-    model = build(file, held.theirs, held.tensors, dtype)
-    return model, fitting(file, from_gguf(held.vocabulary), model)
+    contents = gguf.read(file)
+    model = build(file, contents.config, contents.tensors, dtype)
+    return model, check_vocabulary(file, from_gguf(contents.vocabulary), model)
 
 
-def _marian(place: Path, model: Transformer) -> tuple[Transformer, text.Tokenizer]:
+def _load_marian(folder: Path, model: Transformer) -> tuple[Transformer, text.Tokenizer]:
     from ..text.imported_tokenizers import from_shared
     from . import ctranslate2
 
-    pieces = next((f for p in (place, place.parent) if (f := p / "sentencepiece.model").is_file()), None)
+    pieces = next((f for p in (folder, folder.parent) if (f := p / "sentencepiece.model").is_file()), None)
     if pieces is None:
         raise Problem(
-            "{folder} has no sentencepiece.model beside model.bin: without it no text becomes tokens", folder=place
+            "{folder} has no sentencepiece.model beside model.bin: without it no text becomes tokens", folder=folder
         )
-    return model, fitting(place, from_shared(pieces, ctranslate2.vocabulary(place)), model)
+    return model, check_vocabulary(folder, from_shared(pieces, ctranslate2.vocabulary(folder)), model)
 
 
-def fitting(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
+def check_vocabulary(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
     """The tokenizer, if the model has a vector for each of its tokens."""
     if tokenizer.vocab > max(model.config.vocab, model.config.read_vocab):
         raise Problem(
@@ -343,38 +347,38 @@ def read_json(file: Path) -> HfConfig:
     return bounded_reading.read_table(file, _("{file} can't be read: {error}"))
 
 
-def refuse_absurd(source: Path, theirs: HfConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+def refuse_impossible_sizes(source: Path, hf_config: HfConfig, shapes: dict[str, tuple[int, ...]]) -> None:
     """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
-    if told := theirs.get("quantization_config"):
-        method = told.get("quant_method", "") if isinstance(told, dict) else told
+    if method := hf_config.get("quantization_config"):
+        method = method.get("quant_method", "") if isinstance(method, dict) else method
         raise Problem(
             "{file} is quantised ({method}), which qkv does not read: take its unquantised version, or a GGUF",
             file=source,
             method=str(method)[:80],
         )
     # A Qwen3-Next without experts says how wide they would be.
-    unused = ("moe_intermediate_size",) if theirs.get("num_experts") == 0 else ()
-    _refuse_larger(source, theirs, shapes, [name for name in SIZES if name not in unused], LAYERS)
+    unused = ("moe_intermediate_size",) if hf_config.get("num_experts") == 0 else ()
+    _refuse_larger_than(source, hf_config, shapes, [name for name in SIZES if name not in unused], LAYER_COUNTS)
 
 
-def _refuse_larger(
-    file: Path, told: HfConfig, shapes: dict[str, tuple[int, ...]], sizes: Sequence[str], layers: Sequence[str]
+def _refuse_larger_than(
+    file: Path, config: HfConfig, shapes: dict[str, tuple[int, ...]], sizes: Sequence[str], layers: Sequence[str]
 ) -> None:
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for names, most in ((sizes, longest), (layers, len(shapes))):
         for name in names:
-            if isinstance(told.get(name), int | float) and not told[name] <= most:
+            if isinstance(config.get(name), int | float) and not config[name] <= most:
                 raise Problem(
                     "{file}: {name} is {value}, but its weights allow {most} at most: the config is another model's, or "
                     "damaged",
                     file=file,
                     name=name,
-                    value=told[name],
+                    value=config[name],
                     most=most,
                 )
 
 
-def _nothing(folder: Path, config: HfConfig) -> Problem:
+def _no_model(folder: Path, config: HfConfig) -> Problem:
     """Why a folder can't be loaded."""
     pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
     if pickled and not any(folder.glob("*.safetensors")):
@@ -388,9 +392,9 @@ def _nothing(folder: Path, config: HfConfig) -> Problem:
             folder=folder,
             names=all_of(pickled[:3]),
         )
-    if len(several := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
+    if len(names := sorted(file.name for file in folder.glob("*.gguf"))) > 1:
         return Problem(
-            "{folder} has several models: name one of {names} with its folder", folder=folder, names=all_of(several[:5])
+            "{folder} has several models: name one of {names} with its folder", folder=folder, names=all_of(names[:5])
         )
     if "model_type" in config:
         return Problem(
@@ -406,18 +410,18 @@ def _nothing(folder: Path, config: HfConfig) -> Problem:
     return run_folder.not_a_run(folder)
 
 
-def config_of(folder: Path, record: Mapping[str, object], place: Path | None) -> Config:
+def run_config(folder: Path, record: Mapping[str, object], checkpoint: Path | None) -> Config:
     """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
     file = folder / run_folder.CONFIG
     try:
         config = Config.from_dict(record.get("model"))
     except Problem as problem:
         raise Problem("{file}: {problem}", file=file, problem=problem) from None
-    if place is not None:
-        shapes = mapped_tensors({place / run_folder.WEIGHTS: None}, torch.float32).shapes
+    if checkpoint is not None:
+        shapes = mapped_tensors({checkpoint / run_folder.WEIGHTS: None}, torch.float32).shapes
         # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
-        sizes = [*OUR_SIZES, *(["relative_buckets"] if config.position == "relative" else [])]
+        sizes = [*RUN_SIZES, *(["relative_buckets"] if config.position == "relative" else [])]
         sizes += NAMES["latent"].values() if "latent" in config.mixers else []
         sizes += NAMES["state"].values() if any(word in STATES for word in config.mixers) else []
-        _refuse_larger(file, config.to_dict(), shapes, sizes, OUR_LAYERS)
+        _refuse_larger_than(file, config.to_dict(), shapes, sizes, RUN_LAYER_COUNTS)
     return config

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..i18n import Problem
-from .binary_reader import broken, mapped
+from .binary_reader import broken, map_file
 from .families.setting_table import HfConfig
 from .tensor_files import Makers, Tensors
 
@@ -27,8 +27,8 @@ NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.on
 TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
 PRODUCTS = {"MatMul": "/MatMul", "MatMulInteger": "/MatMul_quant"}  # operation -> how the node's name ends
 PACKED = ("MatMulNBits", "MatMulBnb4")  # less than 8 bits, in blocks
-MOST_FIELDS = 4_000_000  # a model of 100 layers has some 100,000
-MOST_NUMBERS = 1 << 20  # written one by one: scales and zero points
+MAX_FIELDS = 4_000_000  # a model of 100 layers has some 100,000
+MAX_NUMBERS = 1 << 20  # written one by one: scales and zero points
 
 # protobuf's numbers for what is wanted here
 GRAPH = 7
@@ -42,26 +42,26 @@ Field = int | Span
 
 def find(folder: Path) -> Path | None:
     """The ONNX file of a folder, or of its `onnx` where models for the browser have it; None if there is none."""
-    places = [place / name for name in NAMES for place in (folder, folder / "onnx")]
-    return next((file for file in places if file.is_file()), None)
+    candidates = [parent / name for name in NAMES for parent in (folder, folder / "onnx")]
+    return next((file for file in candidates if file.is_file()), None)
 
 
 def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
     """What config.json says, put right where the file says otherwise, and the tensors by Hugging Face's names."""
-    held = OnnxGraph(file)
+    graph = OnnxGraph(file)
     table: Makers = {}
-    for name in held.pieces:
-        if name.endswith((".weight", ".bias")) and name not in held.products:
-            table[name] = held.pieces[name].shape, partial(held.floats, name)
-    for name, used in held.products.items():
-        if len(shape := held.pieces[name].shape) == 2:
-            table[used] = shape[::-1], lambda name=name: held.floats(name).T  # type: ignore[misc]
+    for name in graph.pieces:
+        if name.endswith((".weight", ".bias")) and name not in graph.products:
+            table[name] = graph.pieces[name].shape, partial(graph.floats, name)
+    for name, hf_name in graph.products.items():
+        if len(shape := graph.pieces[name].shape) == 2:
+            table[hf_name] = shape[::-1], lambda name=name: graph.floats(name).T  # type: ignore[misc]
     if not table:
         raise broken("it has no weights with the names of a Hugging Face model", file)
-    theirs = dict(config)
-    if "lm_head.weight" in held.products.values() and any(piece.quantised for piece in held.pieces.values()):
-        theirs["tie_word_embeddings"] = False  # one table, but rounded twice
-    return theirs, Tensors(table)
+    hf_config = dict(config)
+    if "lm_head.weight" in graph.products.values() and any(piece.quantised for piece in graph.pieces.values()):
+        hf_config["tie_word_embeddings"] = False  # one table, but rounded twice
+    return hf_config, Tensors(table)
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,19 @@ class OnnxGraph:
     """The tensors of a file under its own names (those in 8 bits without `_quantized`), and which products use them."""
 
     def __init__(self, file: Path) -> None:
-        self.file, self.raw = file, mapped(file)
-        self.data, self.fields_left = self.raw.data, MOST_FIELDS
+        self.file, self.raw = file, map_file(file)
+        self.data, self.fields_remaining = self.raw.data, MAX_FIELDS
         self.pieces: dict[str, OnnxTensor] = {}
         self.products: dict[str, str] = {}  # a tensor's name -> the name that its place in the graph gives it
         nodes: list[Span] = []
         graphs = [span for number, span in self.fields((0, len(self.raw))) if number == GRAPH]
         if len(graphs) != 1:
             raise broken("it has {n} graphs where an ONNX model has one", file, n=len(graphs))
-        for number, span in self.fields(self.whole(graphs[0])):
+        for number, span in self.fields(self.as_span(graphs[0])):
             if number == INITIALIZER:
-                self._tensor(self.whole(span))
+                self._tensor(self.as_span(span))
             elif number == NODE:
-                nodes.append(self.whole(span))
+                nodes.append(self.as_span(span))
         for node in nodes:
             self._node(node)
 
@@ -111,9 +111,9 @@ class OnnxGraph:
         """The fields of a message: its number with an integer, or with the span of a text, of bytes, of a message."""
         at, end = span
         while at < end:
-            self.fields_left -= 1
-            if self.fields_left < 0:
-                raise broken("it has more than {most} fields", self.file, most=MOST_FIELDS)
+            self.fields_remaining -= 1
+            if self.fields_remaining < 0:
+                raise broken("it has more than {most} fields", self.file, most=MAX_FIELDS)
             key, at = self.varint(at, end)
             value: Field
             if key & 7 == 0:
@@ -131,7 +131,7 @@ class OnnxGraph:
                     )
             yield key >> 3, value
 
-    def whole(self, value: Field) -> Span:
+    def as_span(self, value: Field) -> Span:
         """The span of a field, which must have one."""
         if not isinstance(value, tuple):
             raise broken("a number stands where a text or a tensor should", self.file)
@@ -139,26 +139,26 @@ class OnnxGraph:
 
     def text(self, value: Field) -> str:
         """A short text; a longer one is no name."""
-        begin, end = self.whole(value)
+        begin, end = self.as_span(value)
         return str(self.data[begin : min(end, begin + 1000)], "utf-8", "replace")
 
     def integers(self, value: Field) -> list[int]:
         """One integer, or many in a row."""
         if isinstance(value, int):
             return [value]
-        (at, end), found = value, []
+        (at, end), numbers = value, []
         while at < end:
             number, at = self.varint(at, end)
-            found.append(number)
-            if len(found) > MOST_NUMBERS:
-                raise broken("more than {most} numbers are written one by one", self.file, most=MOST_NUMBERS)
-        return found
+            numbers.append(number)
+            if len(numbers) > MAX_NUMBERS:
+                raise broken("more than {most} numbers are written one by one", self.file, most=MAX_NUMBERS)
+        return numbers
 
-    def _tensor(self, span: Span) -> None:
+    def _tensor(self, message: Span) -> None:
         name, dtype, shape = "", 0, []
-        place: Span | None = None
+        span: Span | None = None
         numbers: list[int] | None = None
-        for number, value in self.fields(span):
+        for number, value in self.fields(message):
             if number == NAME:
                 name = self.text(value)
             elif number == TYPE:
@@ -166,7 +166,7 @@ class OnnxGraph:
             elif number == SHAPE:
                 shape += self.integers(value)
             elif number in (BYTES, FLOATS):
-                place = self.whole(value)
+                span = self.as_span(value)
             elif number == INTEGERS:
                 numbers = [*(numbers or []), *self.integers(value)]
             elif number == LOCATION and value == 1:
@@ -175,10 +175,10 @@ class OnnxGraph:
             return  # positions and shapes of the graph
         if len(shape) > 4 or 0 in shape or any(side >= 1 << 32 for side in shape):
             raise broken("{name} is {shape}", self.file, name=name[:80], shape=tuple(shape[:8]))
-        kept = name.removesuffix("_quantized")
-        length = len(numbers) if numbers is not None else place[1] - place[0] if place else 0
-        each = 1 if numbers is not None else TYPES[dtype].itemsize
-        if kept in self.pieces or length != math.prod(shape) * each:
+        stored_name = name.removesuffix("_quantized")
+        length = len(numbers) if numbers is not None else span[1] - span[0] if span else 0
+        size = 1 if numbers is not None else TYPES[dtype].itemsize
+        if stored_name in self.pieces or length != math.prod(shape) * size:
             raise broken(
                 "{value} is {shape} and has {length} bytes",
                 self.file,
@@ -186,8 +186,12 @@ class OnnxGraph:
                 shape=tuple(shape),
                 length=length,
             )
-        counted = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
-        self.pieces[kept] = OnnxTensor(tuple(shape), TYPES[dtype], place or (0, 0), counted, kept != name)
+        stored_numbers = (
+            None if numbers is None else tuple(number & 255 for number in numbers)
+        )  # −1 is written as 2⁶⁴ − 1
+        self.pieces[stored_name] = OnnxTensor(
+            tuple(shape), TYPES[dtype], span or (0, 0), stored_numbers, stored_name != name
+        )
 
     def _node(self, span: Span) -> None:
         inputs, operation, name = [], "", ""
@@ -222,22 +226,22 @@ class OnnxGraph:
 
     def floats(self, name: str) -> Tensor:
         """A tensor in float32, whether kept as floats or as integers with a scale and a zero point."""
-        made = self.stored(name)
+        tensor = self.stored(name)
         if self.pieces[name].quantised:
-            made = self._scaled(name, made)
-        elif not made.is_floating_point():
-            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=made.dtype)
-        return made.float()
+            tensor = self._scaled(name, tensor)
+        elif not tensor.is_floating_point():
+            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=tensor.dtype)
+        return tensor.float()
 
-    def _scaled(self, name: str, made: Tensor) -> Tensor:
-        parts = {}
+    def _scaled(self, name: str, tensor: Tensor) -> Tensor:
+        scaling = {}
         for part in ("scale", "zero_point"):
-            if (whole := f"{name}_{part}") not in self.pieces:
-                raise broken("it has no {name}", self.file, name=whole[:80])
-            parts[part] = self.stored(whole)
+            if (tensor_name := f"{name}_{part}") not in self.pieces:
+                raise broken("it has no {name}", self.file, name=tensor_name[:80])
+            scaling[part] = self.stored(tensor_name)
             # One for all, or one per column of a product's matrix.
-            if parts[part].numel() != 1 and parts[part].shape != made.shape[-1:]:
+            if scaling[part].numel() != 1 and scaling[part].shape != tensor.shape[-1:]:
                 raise broken("{name}_scale doesn't fit {name}", self.file, name=name[:80])
-        if made.is_floating_point() or not parts["scale"].is_floating_point():
-            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=made.dtype)
-        return made.float().sub_(parts["zero_point"].float()).mul_(parts["scale"].float())
+        if tensor.is_floating_point() or not scaling["scale"].is_floating_point():
+            raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=tensor.dtype)
+        return tensor.float().sub_(scaling["zero_point"].float()).mul_(scaling["scale"].float())

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from ..model.transformer import Transformer
 
-FEW = 8  # up to so many rows the int8 kernel is faster than float32's
+MAX_INT8_ROWS = 8  # up to so many rows the int8 kernel is faster than float32's
 STRIDE = 32  # the kernel reads inputs by whole vectors and doesn't check: other widths go the float32 road
 
 
@@ -45,19 +45,19 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, I) → (…, O)."""
-        made = self.flat()(x.reshape(-1, self.in_features))
-        return made.view(*x.shape[:-1], self.out_features)
+        output = self.flat()(x.reshape(-1, self.in_features))
+        return output.view(*x.shape[:-1], self.out_features)
 
     def flat(self) -> Callable[[Tensor], Tensor]:
         """The product of rows (R, I) → (R, O) as a bare function, for decoding token by token."""
         integers, scale, bias = self.integers, self.scale, self.bias
-        few = FEW if integers.device.type == "cpu" and self.in_features % STRIDE == 0 else 0
+        max_rows = MAX_INT8_ROWS if integers.device.type == "cpu" and self.in_features % STRIDE == 0 else 0
 
         def product(x: Tensor) -> Tensor:
-            if len(x) > few:
+            if len(x) > max_rows:
                 return F.linear(x, self.weight, bias)
-            made = torch._weight_int8pack_mm(x.to(torch.bfloat16), integers, scale).to(x.dtype)
-            return made if bias is None else made + bias
+            output = torch._weight_int8pack_mm(x.to(torch.bfloat16), integers, scale).to(x.dtype)
+            return output if bias is None else output + bias
 
         return product
 

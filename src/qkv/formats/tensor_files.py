@@ -35,16 +35,16 @@ class Tensors(Mapping[str, Tensor]):
         return len(self._makers)
 
 
-def mapped_tensors(given: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> Tensors:
+def mapped_tensors(files: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> Tensors:
     """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
 
     What is mapped stays so as long as the result is there; with `keep=False`, only as long as the tensor is used.
     """
     table: Makers = {}
-    for file, names in given.items():
-        opened = _open(file)
-        there = set(opened.keys())
-        if missing := [name for name in names or () if name not in there]:
+    for file, names in files.items():
+        handle = _open(file)
+        available = set(handle.keys())
+        if missing := [name for name in names or () if name not in available]:
             raise Problem(
                 "{file} lacks {name}, which the index says is there ({count} such): the files are of different "
                 "versions; get them again",
@@ -52,15 +52,15 @@ def mapped_tensors(given: Mapping[Path, list[str] | None], dtype: torch.dtype, k
                 name=missing[0],
                 count=len(missing),
             )
-        for name in names or opened.keys():
-            shape = tuple(opened.get_slice(name).get_shape())
-            table[name] = shape, partial(_mapped, file, opened, name, dtype, keep)
+        for name in names or handle.keys():
+            shape = tuple(handle.get_slice(name).get_shape())
+            table[name] = shape, partial(_read_mapped, file, handle, name, dtype, keep)
     return Tensors(table)
 
 
-def _mapped(file: Path, opened: Any, name: str, dtype: torch.dtype, keep: bool) -> Tensor:
+def _read_mapped(file: Path, handle: Any, name: str, dtype: torch.dtype, keep: bool) -> Tensor:
     try:
-        tensor = opened.get_tensor(name)
+        tensor = handle.get_tensor(name)
         if not tensor.is_floating_point() or (keep and tensor.dtype == dtype):
             return tensor
         # Mapped through a handle of its own, its pages are given back as soon as it is converted.
@@ -69,30 +69,30 @@ def _mapped(file: Path, opened: Any, name: str, dtype: torch.dtype, keep: bool) 
         raise _unreadable(file, error) from None
 
 
-def finite(source: Path, tensors: Tensors) -> Tensors:
+def checked_finite(source: Path, tensors: Tensors) -> Tensors:
     """The same tensors, each looked through as it is taken: NaN and infinity in weights make every answer nonsense."""
 
-    def looked_through(name: str) -> Tensor:
+    def checked(name: str) -> Tensor:
         tensor = tensors[name]
         refuse_infinite(source, name, tensor)
         return tensor
 
-    return Tensors({name: (shape, partial(looked_through, name)) for name, shape in tensors.shapes.items()})
+    return Tensors({name: (shape, partial(checked, name)) for name, shape in tensors.shapes.items()})
 
 
 def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
     """Refuse a tensor with NaN or infinity in it; least and largest tell, at the speed of memory."""
-    if tensor.is_floating_point() and tensor.numel() and not all(end.isfinite() for end in tensor.aminmax()):
-        strange = ~tensor.isfinite()
-        first = tuple(strange.nonzero()[0].tolist())
-        here = dict(count=int(strange.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
+    if tensor.is_floating_point() and tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):
+        is_bad = ~tensor.isfinite()
+        first = tuple(is_bad.nonzero()[0].tolist())
+        details = dict(count=int(is_bad.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
         raise Problem(
             "{file}: {name} has {count} of its {all} weights that are no numbers (the first is {value}, at "
             "{place}), so that all it says would be nonsense: the file was damaged, or training went wrong before "
             "it was saved; get it again, or take an earlier one",
             file=source,
             name=name,
-            **here,
+            **details,
         )
 
 
@@ -136,13 +136,13 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
 def load_weights(file: Path, model: nn.Module) -> None:
     """Copy weights by name into a model of the same config."""
     saved = read_tensors(file)
-    refuse_others(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
+    refuse_other_weights(file, {name: tuple(tensor.shape) for name, tensor in saved.items()}, model)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(saved[name])
 
 
-def refuse_others(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Module) -> None:
+def refuse_other_weights(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Module) -> None:
     """Refuse weights that are not of this model, by name and shape."""
     own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in sorted(own.keys() | saved.keys()):

@@ -28,8 +28,8 @@ from ..disk.run_folder import (
     shard_files,
     write_flushed,
 )
-from ..formats.adapters import LowRank, attach, saved
-from ..formats.tensor_files import load_weights, read_tensors, refuse_others, weights_of
+from ..formats.adapters import LowRank, adapter_files, attach
+from ..formats.tensor_files import load_weights, read_tensors, refuse_other_weights, weights_of
 from ..i18n import Problem, _, quoted
 from ..model.transformer import Transformer
 from .optim import Muon
@@ -46,7 +46,7 @@ def save_checkpoint(folder: Path, step: int, model: nn.Module, optimizers: Optim
         listed = {OPTIMIZER: write_flushed(part / OPTIMIZER, save(momenta_of(model, optimizers)))}
         # The whole model, or the adapters beside one that stays as it is.
         if isinstance(model, Transformer) and any(isinstance(layer, LowRank) for layer in model.modules()):
-            weights = saved(model)
+            weights = adapter_files(model)
         else:
             weights = {WEIGHTS: save(weights_of(model))}
         return finish_checkpoint(part, step, state, weights, listed)
@@ -92,7 +92,7 @@ def load_shards(place: Path, model: nn.Module, optimizers: Optimizers, together:
     files = shard_files(place, read_state(place)) or [place / WEIGHTS, place / OPTIMIZER]
     shapes = _joined_shapes(place, files)
     named, owner = _owners(model, optimizers)
-    refuse_others(place, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
+    refuse_other_weights(place, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
     _check_momenta(place, {key: shape for key, shape in shapes.items() if ":" in key}, named, owner)
     reader = dcp.HuggingFaceStorageReader(str(files[0].parent))
     reader.fs.ls = lambda path: list(map(str, files))  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from ..formats.model_files import empty
+from ..formats.model_files import empty_model
 from ..i18n import Problem, _
 from ..model.config import Config
 from ..process.memory import explain, require
@@ -47,7 +47,7 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
     """Refuse a run whose weights, gradients and momenta, or one batch, need more memory than is free."""
     size = 8 if settings.dtype == "float64" else 4
     try:
-        count = empty(config).count()
+        count = empty_model(config).count()
     except RuntimeError as error:  # sizes beyond what 64 bits count
         raise explain(error) or error from None
     moments = 1 if settings.optimizer == "muon" else 2

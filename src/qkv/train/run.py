@@ -18,7 +18,7 @@ import torch
 from .. import __version__, text
 from ..disk import run_folder
 from ..disk.run_folder import State, check
-from ..formats.model_files import base_of, config_of, empty
+from ..formats.model_files import empty_model, load_base, run_config
 from ..i18n import Problem
 from ..library import store
 from ..model.transformer import Transformer
@@ -131,7 +131,7 @@ def create_run(
         config, settings, data, base = prepare(folder, options, world, progress, why)
     # One thread where the model is so small that threads would wait for each other more than they work.
     tokens = settings.batch // world.size * (settings.row or config.context)
-    thread_count = threads_for(empty(config).count(), tokens)
+    thread_count = threads_for(empty_model(config).count(), tokens)
     return {
         "qkv": __version__,
         "task": options.task,
@@ -151,7 +151,7 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
     settings = settings_of(record)
     place, damaged = world.once(partial(_newest, folder))
     # With a checkpoint of all weights the base isn't needed any more.
-    config = config_of(folder, record, place if settings.lora is None else None)
+    config = run_config(folder, record, place if settings.lora is None else None)
     base = None if place is not None and settings.lora is None else record["base"]
     tokenizer = text.load(folder)
     task = open_task(record, folder, tokenizer, config, settings)
@@ -166,7 +166,7 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
         world.once(partial(run_folder.write_record, folder, record))
 
     torch.manual_seed(settings.seed)
-    model = Transformer(config) if base is None else base_of(folder, base, config)
+    model = Transformer(config) if base is None else load_base(folder, base, config)
     model = model.to(world.device).train()
     if settings.dtype == "float64":
         model = model.double()

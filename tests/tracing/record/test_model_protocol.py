@@ -10,7 +10,7 @@ from qkv.tracing.record.model_protocol import model_of
 from qkv.tracing.record.native_model import NativeModel
 from qkv.tracing.record.tokenizer_protocol import ids_of, reader_of
 from qkv.tracing.study.edits import edit
-from tests.formats.test_hf_export import CASES, exported, made, theirs
+from tests.formats.test_hf_export import CASES, exported, random_model, theirs
 
 TEXT = "a cat and a dog"
 
@@ -20,7 +20,7 @@ def both(request, tmp_path_factory):
     """(ours, its tokenizer), (theirs, its tokenizer)."""
     torch.manual_seed(0)
     tokenizer = Characters.make(TEXT, special=("pad", "bos", "eos", "mask", "unk"))
-    model = made(CASES[request.param][1].replace(vocab=tokenizer.vocab), torch.float32)
+    model = random_model(CASES[request.param][1].replace(vocab=tokenizer.vocab), torch.float32)
     folder = exported(model, tokenizer, tmp_path_factory.mktemp(request.param) / "out")
     return (model, tokenizer), (theirs(folder), PreTrainedTokenizerFast.from_pretrained(folder))
 

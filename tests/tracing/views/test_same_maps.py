@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from qkv import Transformer
-from qkv.formats.families import to_ours
+from qkv.formats.families import from_hf
 from qkv.tracing.record.recorder import trace
-from tests.formats.test_families import CASES, asked, saved, texts, theirs
+from tests.formats.test_families import CASES, model_inputs, save_and_read, texts, theirs
 
 # Those whose attention has something of its own: fused or latent, capped, alternating windows, turned in part, and the
 # layers of experts in between, which decide what the next attention reads.
@@ -23,7 +23,7 @@ NAMES = [
 @torch.no_grad()
 def test_the_maps_are_those_of_transformers(name, tmp_path):
     their = theirs(name, dtype=torch.float32)
-    config, state = to_ours(*saved(their, tmp_path))
+    config, state = from_hf(*save_and_read(their, tmp_path))
     model = Transformer(config).eval()
     model.load_state_dict(state)
     own, looked = their.config._attn_implementation, 0.0
@@ -31,7 +31,7 @@ def test_the_maps_are_those_of_transformers(name, tmp_path):
     try:
         for padding in ("none", "right", "left"):
             ids, masks, at = texts(name, padding)
-            tables = their(**asked(name, ids, masks, at), output_attentions=True).attentions
+            tables = their(**model_inputs(name, ids, masks, at), output_attentions=True).attentions
             recorded = trace(model, [row[real].tolist() for row, real in zip(ids, masks, strict=True)])
             assert recorded.n_layer() == len(tables) == CASES[name].settings["num_hidden_layers"]
             for layer, table in enumerate(tables):

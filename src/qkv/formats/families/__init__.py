@@ -17,12 +17,12 @@ from .deepseek import DEEPSEEK
 from .family import (
     Family,
     State,
-    in_the_way,
-    in_their_words,
-    rename_to_ours,
-    rename_to_theirs,
-    respelled,
-    settled,
+    find_obstacles,
+    normalise_names,
+    rename_from_hf,
+    rename_to_hf,
+    resolve_repeats,
+    use_config_names,
 )
 from .gemma import GEMMA
 from .gpt2 import GPT2
@@ -33,7 +33,7 @@ from .mixtral import MIXTRAL
 from .opt import OPT
 from .phi3 import PHI3
 from .qwen3_next import QWEN3_NEXT
-from .setting_table import Foreign, HfConfig, insist
+from .setting_table import HfConfig, Unsupported, require
 from .t5 import T5
 
 FAMILIES: tuple[Family, ...] = (
@@ -57,98 +57,100 @@ FAMILIES: tuple[Family, ...] = (
 
 def family_of(config: Config) -> Family:
     """The layout that holds such a model; where none does, an error names the nearest and what it would need."""
-    same_kind = [family for family in FAMILIES if config.kind in family.holds["kind"]]
-    mixed = config.experts is not None
-    nearest_first = sorted(same_kind, key=lambda family: ("experts" in family.example) != mixed)
-    family = min(nearest_first, key=lambda family: len(in_the_way(family, config)))
-    if needs := in_the_way(family, config):
-        told = Listed(needs, _("; "))
-        raise Foreign(
+    candidates = [family for family in FAMILIES if config.kind in family.supported["kind"]]
+    has_experts = config.experts is not None
+    nearest_first = sorted(candidates, key=lambda family: ("experts" in family.example) != has_experts)
+    family = min(nearest_first, key=lambda family: len(find_obstacles(family, config)))
+    if needs := find_obstacles(family, config):
+        needed = Listed(needs, _("; "))
+        raise Unsupported(
             "no published layout holds this model. The nearest is {family}, which would need {needs}: train it "
             "with these settings to export it",
             family=family.name,
-            needs=told,
+            needs=needed,
         )
     return family
 
 
-def to_theirs(config: Config, state: State, family: Family | None = None) -> tuple[HfConfig, State]:
+def to_hf(config: Config, state: State, family: Family | None = None) -> tuple[HfConfig, State]:
     """config.json and tensors as the family has them; `state` is `dict(model.named_parameters())`."""
     family = family_of(config) if family is None else family
-    return family.write(config), rename_to_theirs(family, config, state)
+    return family.write(config), rename_to_hf(family, config, state)
 
 
-def to_ours(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
+def from_hf(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
     """Config and state dict of ours from a family's config.json and tensors."""
-    family = _find_family(theirs)
-    tensors = respelled(family, tensors)
-    config, tensors = settled(family, read_config(theirs, tensors), tensors)
-    return config, rename_to_ours(family, config, tensors)
+    family = _find_family(hf_config)
+    tensors = normalise_names(family, tensors)
+    config, tensors = resolve_repeats(family, read_config(hf_config, tensors), tensors)
+    return config, rename_from_hf(family, config, tensors)
 
 
-def read_config(theirs: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
+def read_config(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
     """Return the Config that a family's config.json describes. `tensors` are named as the whole model names them.
 
     What can't be read is refused in the words of that config.json.
     """
-    family, word = _find_family(theirs), theirs["model_type"]
-    _refuse_two_counts(theirs)
-    if len(kinds := family.holds["kind"]) == 1 and kinds[0] != "encoder-decoder":
-        insist(theirs, dict(is_causal=kinds[0] == "decoder"))  # transformers obeys it in every family
+    family, model_type = _find_family(hf_config), hf_config["model_type"]
+    _refuse_conflicting_counts(hf_config)
+    if len(kinds := family.supported["kind"]) == 1 and kinds[0] != "encoder-decoder":
+        require(hf_config, dict(is_causal=kinds[0] == "decoder"))  # transformers obeys it in every family
     try:
-        return family.read(theirs, tensors)
+        return family.read(hf_config, tensors)
     except KeyError as missing:
-        raise Foreign(
-            "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=word
+        raise Unsupported(
+            "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=model_type
         ) from None
-    except Foreign:
+    except Unsupported:
         raise
     except Problem as problem:
-        raise in_their_words(problem, theirs, family.names(word)) from None
+        raise use_config_names(problem, hf_config, family.names(model_type)) from None
 
 
-def _find_family(theirs: HfConfig) -> Family:
+def _find_family(hf_config: HfConfig) -> Family:
     """Return the family that this config.json names, or raise an error that names those that there are."""
-    word = str(theirs.get("model_type"))
-    known = {name: family for family in FAMILIES for name in family.types}
-    if word in known:
-        return known[word]
-    if nearest(word, known):
-        raise unknown("model_type", word, known)
-    raise Foreign(
+    model_type = str(hf_config.get("model_type"))
+    families = {name: family for family in FAMILIES for name in family.types}
+    if model_type in families:
+        return families[model_type]
+    if nearest(model_type, families):
+        raise unknown("model_type", model_type, families)
+    raise Unsupported(
         "model_type {word!r} is not one of {known}; the nearest in its settings is {nearest!r}, but it is not the same",
-        word=word,
-        known=all_of(known),
-        nearest=_nearest(theirs).types[0],
+        word=model_type,
+        known=all_of(families),
+        nearest=_nearest_family(hf_config).types[0],
     )
 
 
-def _refuse_two_counts(theirs: HfConfig) -> None:
+def _refuse_conflicting_counts(hf_config: HfConfig) -> None:
     """transformers knows each family's number of heads by a second name too; no tensor's shape tells which is meant."""
     second = "num_attention_heads"
     for first in ("n_head", "num_heads", "encoder_attention_heads"):
-        if first in theirs and (b := theirs.get(second, theirs[first])) != theirs[first]:
-            raise Foreign(
+        if first in hf_config and (b := hf_config.get(second, hf_config[first])) != hf_config[first]:
+            raise Unsupported(
                 "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
                 "one number",
                 first=first,
                 second=second,
-                a=theirs[first],
+                a=hf_config[first],
                 b=b,
             )
 
 
-def _nearest(theirs: HfConfig) -> Family:
+def _nearest_family(hf_config: HfConfig) -> Family:
     """Of the families of its kind, the one whose config.json has most in common with this one, for what both say."""
-    classes = "".join(map(str, theirs.get("architectures") or []))
+    classes = "".join(map(str, hf_config.get("architectures") or []))
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
-    kind = "encoder-decoder" if theirs.get("is_encoder_decoder") else kind
-    same = [family for family in FAMILIES if kind in (None, *family.holds["kind"])]
-    mixed = any("experts" in name for name in theirs)
-    same = [family for family in same if ("experts" in family.example) == mixed] or same
+    kind = "encoder-decoder" if hf_config.get("is_encoder_decoder") else kind
+    candidates = [family for family in FAMILIES if kind in (None, *family.supported["kind"])]
+    has_experts = any("experts" in name for name in hf_config)
+    candidates = [family for family in candidates if ("experts" in family.example) == has_experts] or candidates
 
-    def shared(family: Family) -> float:
-        names = set(family.write(Config(**{name: values[0] for name, values in family.holds.items()} | family.example)))
-        return len(names & set(theirs)) / (len(names) + len(theirs))
+    def overlap(family: Family) -> float:
+        names = set(
+            family.write(Config(**{name: values[0] for name, values in family.supported.items()} | family.example))
+        )
+        return len(names & set(hf_config)) / (len(names) + len(hf_config))
 
-    return max(same, key=shared)
+    return max(candidates, key=overlap)

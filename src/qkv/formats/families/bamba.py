@@ -4,26 +4,26 @@ from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from .family import PLAIN, Family, TensorRow, need
-from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
-from .mamba2 import check_steps, expansion, remembers, whole_widths
+from .llama import HEAD, IGNORED, REPEATS, SILU, SIZES, attention_rows, decoder_rows
+from .mamba2 import check_steps, expansion, mixer_rows, state_width_obstacles
 from .rotary_settings import RotaryEntry
 from .setting_table import (
-    TRUTH,
+    BOOL,
     ConfigReading,
-    Foreign,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
+    Unsupported,
     Value,
-    but,
     required,
     when,
-    written,
+    with_defaults,
+    write_only,
 )
 
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms",),
@@ -40,22 +40,22 @@ HOLDS: Holds = dict(
 
 def obstacles(config: Config) -> list[Message]:
     """Mixers of both kinds: without attention transformers' own can't run."""
-    words = set(config.mixers)
-    either = [] if words == {"mamba2", "attention"} else [need("mixer='mamba2×… attention'", repr(config.mixer))]
-    return either + whole_widths(config)
+    mixers = set(config.mixers)
+    obstacles = [] if mixers == {"mamba2", "attention"} else [need("mixer='mamba2×… attention'", repr(config.mixer))]
+    return obstacles + state_width_obstacles(config)
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
-    count, attend = reading.ours["n_layer"], reading.theirs.get("attn_layer_indices")
-    if not attend:
-        raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
-    layers = tuple("attention" if i in attend else "mamba2" for i in range(count))
+    count, attention_layers = reading.settings["n_layer"], reading.hf_config.get("attn_layer_indices")
+    if not attention_layers:
+        raise Unsupported("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
+    layers = tuple("attention" if i in attention_layers else "mamba2" for i in range(count))
     if layers and "attention" not in layers:
-        raise Foreign(
+        raise Unsupported(
             "attn_layer_indices is {value} in this config.json, but its layers are numbered from 0 to {last}: no layer of "
             "this {family} attends, and qkv reads those in which some do",
-            value=repr(attend),
+            value=repr(attention_layers),
             last=count - 1,
             family="Bamba",
         )
@@ -67,39 +67,39 @@ def write_layers(config: Config) -> HfConfig:
     return dict(attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"])
 
 
-def read_values(reading: ConfigReading) -> dict[str, Value]:
+def read_head_width(reading: ConfigReading) -> dict[str, Value]:
     """Return the width of a mixer's heads, which may follow from how many widths they have together."""
-    theirs, values = reading.theirs, reading.theirs.get("mamba_d_head", "auto")
-    if values == "auto":
-        values = theirs["mamba_expand"] * theirs["hidden_size"] // theirs["mamba_n_heads"]
-    return dict(state_head_width=values)
+    hf_config, head_width = reading.hf_config, reading.hf_config.get("mamba_d_head", "auto")
+    if head_width == "auto":
+        head_width = hf_config["mamba_expand"] * hf_config["hidden_size"] // hf_config["mamba_n_heads"]
+    return dict(state_head_width=head_width)
 
 
-def write_values(config: Config) -> HfConfig:
+def write_head_width(config: Config) -> HfConfig:
     """Return both."""
     return dict(mamba_d_head=config.state_sizes("mamba2").values, mamba_expand=expansion(config))
 
 
-def bias(reading: ConfigReading) -> Value:
+def attention_bias(reading: ConfigReading) -> Value:
     """Return whether attention has biases: the other parts must have them too, or none."""
-    return reading.theirs.get("attention_bias", False)
+    return reading.hf_config.get("attention_bias", False)
 
 
 SETTINGS: Table = (
-    written("architectures", ["BambaForCausalLM"]),
-    required("mlp_bias", bias),
-    required("mamba_proj_bias", bias),
-    required("mamba_conv_bias", True, written=True),
+    write_only("architectures", ["BambaForCausalLM"]),
+    required("mlp_bias", attention_bias),
+    required("mamba_proj_bias", attention_bias),
+    required("mamba_conv_bias", True, is_written=True),
     Rule(check_steps),
-    *but(SIZES, rms_norm_eps=1e-5),
-    SILU_GATE,
-    Setting("attention_bias", "bias", False, TRUTH, also=("mlp_bias", "mamba_proj_bias")),
+    *with_defaults(SIZES, rms_norm_eps=1e-5),
+    SILU,
+    Setting("attention_bias", "bias", False, BOOL, extra_names=("mlp_bias", "mamba_proj_bias")),
     Rule(read_layers, write_layers, dict(mixer="attn_layer_indices")),
     *when(
-        lambda reading: "mamba2" in reading.ours["mixer"],
+        lambda reading: "mamba2" in reading.settings["mixer"],
         Setting("mamba_d_state", "state_width"),
         Setting("mamba_n_heads", "n_state_head"),
-        Rule(read_values, write_values, dict(state_head_width="mamba_d_head")),
+        Rule(read_head_width, write_head_width, dict(state_head_width="mamba_d_head")),
         Setting("mamba_n_groups", "n_state_group"),
         Setting("mamba_d_conv", "taps"),
     ),
@@ -109,14 +109,16 @@ SETTINGS: Table = (
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    mixers = {"attention": ("self_attn", looks), "mamba2": ("mamba", remembers)}
-    return stack(config, mixers, think="feed_forward", think_norm="pre_ff_layernorm", last="final_layernorm")
+    mixers = {"attention": ("self_attn", attention_rows), "mamba2": ("mamba", mixer_rows)}
+    return decoder_rows(
+        config, mixers, feed_forward="feed_forward", feed_forward_norm="pre_ff_layernorm", final_norm="final_layernorm"
+    )
 
 
 BAMBA = Family(
     "Bamba",
     ("bamba",),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

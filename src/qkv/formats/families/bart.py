@@ -13,21 +13,21 @@ from torch import Tensor
 from ...attention.positions import Sinusoidal
 from ...i18n import Message, Notice, all_of
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, linear, need, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, need, zero_biases
 from .setting_table import (
-    SIDES,
+    ENCODER_DECODER,
     ConfigReading,
-    Foreign,
     Form,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
+    Unsupported,
     Value,
-    always,
-    words,
-    written,
+    activation_form,
+    implied,
+    write_only,
 )
 
 ACTIVATIONS = {"gelu": "gelu", "silu": "silu", "relu": "relu", "gelu-tanh": "gelu_new", "relu2": "relu2"}
@@ -36,7 +36,7 @@ CLASSES = {
     "mbart": "MBartForConditionalGeneration",
     "marian": "MarianMTModel",
 }
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("encoder-decoder",),
     position=("learned", "sinusoidal"),
     norm=("layer",),
@@ -47,9 +47,9 @@ HOLDS: Holds = dict(
     mixer=("attention",),
     head=("linear",),
 ) | (PLAIN | dict(head_bias=(True, False)))
-del HOLDS["source_vocab"]
+del SUPPORTED["source_vocab"]
 UNUSED = 2  # lines before the first position
-PLACES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
 def member(config: Config) -> str:
@@ -59,34 +59,34 @@ def member(config: Config) -> str:
 
 def obstacles(config: Config) -> list[Message]:
     """What Marian has otherwise than BART, and the embedding's scale."""
-    found, marian = plain_heads(config), member(config) == "marian"
-    if config.embedding.norm == marian:
-        found.append(need(f"embedding_norm={not marian}", config.embedding.norm))
-    if marian and config.sinusoid != "halves":
-        found.append(need("sinusoid='halves'", repr(config.sinusoid)))
-    if marian and config.norm_place != "post":
-        found.append(need("norm_place='post'", repr(config.norm_place)))
+    needed, is_marian = head_obstacles(config), member(config) == "marian"
+    if config.embedding.norm == is_marian:
+        needed.append(need(f"embedding_norm={not is_marian}", config.embedding.norm))
+    if is_marian and config.sinusoid != "halves":
+        needed.append(need("sinusoid='halves'", repr(config.sinusoid)))
+    if is_marian and config.norm_place != "post":
+        needed.append(need("norm_place='post'", repr(config.norm_place)))
     if config.embedding.scale not in (1.0, math.sqrt(config.width)):
-        found.append(need("embedding_scale = 1 | √width", config.embedding.scale))
+        needed.append(need("embedding_scale = 1 | √width", config.embedding.scale))
     if config.source_vocab is None and not config.embedding.tied:
-        found.append(need("tied=True, or source_vocab", config.embedding.tied))
+        needed.append(need("tied=True, or source_vocab", config.embedding.tied))
     if (
         config.source_vocab is not None
-        and not marian
+        and not is_marian
         and (config.embedding.tied or config.source_vocab != config.vocab)
     ):
-        found.append(need("source_vocab=None", config.source_vocab))
-    return found
+        needed.append(need("source_vocab=None", config.source_vocab))
+    return needed
 
 
-def both_sides(what: str, ours: str) -> Table:
+def equal_on_both_sides(suffix: str, name: str) -> Table:
     """Return the entries of a number that each side has, and which must be one."""
-    first, second = f"encoder_{what}", f"decoder_{what}"
+    first, second = f"encoder_{suffix}", f"decoder_{suffix}"
 
     def compare(reading: ConfigReading) -> None:
-        a, b = reading.theirs[first], reading.theirs[second]
+        a, b = reading.hf_config[first], reading.hf_config[second]
         if a != b:
-            raise Foreign(
+            raise Unsupported(
                 "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
                 "one number",
                 first=first,
@@ -95,74 +95,76 @@ def both_sides(what: str, ours: str) -> Table:
                 b=b,
             )
 
-    return Setting(first, ours, also=(second,)), Rule(compare)
+    return Setting(first, name, extra_names=(second,)), Rule(compare)
 
 
-def read_words(reading: ConfigReading) -> dict[str, Value]:
+def read_vocabularies(reading: ConfigReading) -> dict[str, Value]:
     """Return the two vocabularies; untied, transformers 5 keeps all three matrices apart."""
-    theirs, vocab = reading.theirs, reading.theirs["vocab_size"]
-    tied = theirs.get("tie_word_embeddings", True)
-    shared = reading.member != "marian" or theirs.get("share_encoder_decoder_embeddings", True)
-    both = vocab if shared else theirs.get("decoder_vocab_size") or vocab
-    return dict(vocab=both, source_vocab=None if tied and shared else vocab, tied=tied)
+    hf_config, vocab = reading.hf_config, reading.hf_config["vocab_size"]
+    tied = hf_config.get("tie_word_embeddings", True)
+    shared = reading.member != "marian" or hf_config.get("share_encoder_decoder_embeddings", True)
+    target_vocab = vocab if shared else hf_config.get("decoder_vocab_size") or vocab
+    return dict(vocab=target_vocab, source_vocab=None if tied and shared else vocab, tied=tied)
 
 
-def write_words(config: Config) -> HfConfig:
+def write_vocabularies(config: Config) -> HfConfig:
     """Return them, the decoder's where the member has a word for it."""
-    theirs = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.embedding.tied)
+    hf_config = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.embedding.tied)
     if member(config) != "marian":
-        return theirs
+        return hf_config
     shared = config.source_vocab is None
-    return theirs | dict(decoder_vocab_size=config.vocab, share_encoder_decoder_embeddings=shared)
+    return hf_config | dict(decoder_vocab_size=config.vocab, share_encoder_decoder_embeddings=shared)
 
 
 def read_positions(reading: ConfigReading) -> dict[str, Value]:
     """Return the positions: learned, but for a Marian's sines, which its file may hold too."""
     if reading.member != "marian":
         return dict(position="learned", sides="own")
-    if all(_are_sines(reading.tensors[name]) for name in PLACES if name in reading.tensors):
+    if all(_are_sines(reading.tensors[name]) for name in POSITION_TABLES if name in reading.tensors):
         return dict(position="sinusoidal", sides="shared", sinusoid="halves")
     warnings.warn(
-        Notice("{names} are not the sines that a Marian computes: the file's own are used", names=all_of(PLACES)),
+        Notice(
+            "{names} are not the sines that a Marian computes: the file's own are used", names=all_of(POSITION_TABLES)
+        ),
         stacklevel=7,
     )
     return dict(position="learned", sides="own", sinusoid="halves")
 
 
-SCALED = Form(
-    lambda value, reading: math.sqrt(reading.ours["width"]) if value else 1.0, lambda value, config: value != 1.0
+SQRT_WIDTH = Form(
+    lambda value, reading: math.sqrt(reading.settings["width"]) if value else 1.0, lambda value, config: value != 1.0
 )
 SETTINGS: Table = (
-    SIDES,
-    written("architectures", lambda config: [CLASSES[member(config)]]),
-    written("is_encoder_decoder", True),
-    always(
+    ENCODER_DECODER,
+    write_only("architectures", lambda config: [CLASSES[member(config)]]),
+    write_only("is_encoder_decoder", True),
+    implied(
         bias=True,
         norm_place=lambda reading: "pre" if reading.member == "mbart" else "post",
         embedding_norm=lambda reading: reading.member != "marian",
         head_bias=lambda reading: "final_logits_bias" in reading.tensors,
     ),
-    Rule(read_words, write_words, dict(vocab="vocab_size", tied="tie_word_embeddings")),
+    Rule(read_vocabularies, write_vocabularies, dict(vocab="vocab_size", tied="tie_word_embeddings")),
     Setting("d_model", "width"),
-    Setting("encoder_layers", "n_layer", also=("num_hidden_layers",)),
+    Setting("encoder_layers", "n_layer", extra_names=("num_hidden_layers",)),
     Setting("decoder_layers", "n_decoder_layer"),
-    *both_sides("attention_heads", "n_head"),
-    *both_sides("ffn_dim", "hidden"),
+    *equal_on_both_sides("attention_heads", "n_head"),
+    *equal_on_both_sides("ffn_dim", "hidden"),
     Setting("max_position_embeddings", "context"),
     Rule(read_positions),
-    Setting("activation_function", "feed_forward", "gelu", words(ACTIVATIONS)),
-    Setting("scale_embedding", "embedding_scale", False, SCALED),
-    Setting("dropout", "dropout", 0.1, also=("attention_dropout",)),
-    written("forced_eos_token_id", None),
+    Setting("activation_function", "feed_forward", "gelu", activation_form(ACTIVATIONS)),
+    Setting("scale_embedding", "embedding_scale", False, SQRT_WIDTH),
+    Setting("dropout", "dropout", 0.1, extra_names=("attention_dropout",)),
+    write_only("forced_eos_token_id", None),
 )
 
 
 def _are_sines(table: Tensor) -> bool:
     """Is this what Marian computes, as exactly as the numbers were kept?"""
-    made = Sinusoidal(table.shape[1], halves=True)(torch.zeros(table.shape, dtype=torch.float64))
-    kept = (torch.bfloat16, torch.float16, torch.float32)
-    coarsest = next((dtype for dtype in kept if torch.equal(table.to(dtype).to(table.dtype), table)), torch.float32)
-    return torch.allclose(table.double(), made, rtol=0, atol=max(torch.finfo(coarsest).eps, 1e-4))
+    sines = Sinusoidal(table.shape[1], halves=True)(torch.zeros(table.shape, dtype=torch.float64))
+    dtypes = (torch.bfloat16, torch.float16, torch.float32)
+    coarsest = next((dtype for dtype in dtypes if torch.equal(table.to(dtype).to(table.dtype), table)), torch.float32)
+    return torch.allclose(table.double(), sines, rtol=0, atol=max(torch.finfo(coarsest).eps, 1e-4))
 
 
 def rows(config: Config) -> list[TensorRow]:
@@ -174,34 +176,36 @@ def rows(config: Config) -> list[TensorRow]:
         table += [TensorRow("source_embedding.weight", "model.encoder.embed_tokens.weight")]
         table += [TensorRow("embedding.weight", "model.decoder.embed_tokens.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
-        before = "decoder_" if side == "decoder" else ""
+        side_prefix = "decoder_" if side == "decoder" else ""
         if config.position == "learned":
-            theirs = f"model.{side}.embed_positions.weight"
-            table += [TensorRow(f"{before}position.table", theirs, unused=UNUSED if config.embedding.norm else 0)]
+            hf_name = f"model.{side}.embed_positions.weight"
+            table += [TensorRow(f"{side_prefix}position.table", hf_name, unused=UNUSED if config.embedding.norm else 0)]
         if config.embedding.norm:
-            table += linear(f"{before}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
+            table += linear(f"{side_prefix}embedding_norm", f"model.{side}.layernorm_embedding", bias=True)
         if config.norm_place == "pre":
             table += linear(f"{side}_norm", f"model.{side}.layer_norm", bias=True)
         parts = [("attention", "self_attn"), ("cross", "encoder_attn")][: 1 + (side == "decoder")]
         for i in range(layers):
-            ours, theirs = f"{side}.{i}", f"model.{side}.layers.{i}"
-            for part, word in parts:
+            prefix, hf_prefix = f"{side}.{i}", f"model.{side}.layers.{i}"
+            for part, hf_part in parts:
                 for name in ("q", "k", "v", "out"):
-                    table += linear(f"{ours}.{part}.{name}", f"{theirs}.{word}.{name}_proj", bias=True)
-                table += linear(f"{ours}.{part}_norm", f"{theirs}.{word}_layer_norm", bias=True)
-            table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=True)
-            table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=True)
-            table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
-    table += [TensorRow("head.bias", "final_logits_bias", lifted=0)] * config.output.bias
+                    table += linear(f"{prefix}.{part}.{name}", f"{hf_prefix}.{hf_part}.{name}_proj", bias=True)
+                table += linear(f"{prefix}.{part}_norm", f"{hf_prefix}.{hf_part}_layer_norm", bias=True)
+            table += linear(f"{prefix}.feed_forward.up", f"{hf_prefix}.fc1", bias=True)
+            table += linear(f"{prefix}.feed_forward.down", f"{hf_prefix}.fc2", bias=True)
+            table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.final_layer_norm", bias=True)
+    table += [TensorRow("head.bias", "final_logits_bias", unit_axis=0)] * config.output.bias
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:
     """BART always has biases, and positions and norms for each side, though both may be the same."""
-    twice = {}
+    decoder_copies = {}
     if config.embedding.sides == "shared":
-        twice = {f"decoder_{name}": state[name] for name in state if name.startswith(("position.", "embedding_norm."))}
-    return twice | zero_biases(state)
+        decoder_copies = {
+            f"decoder_{name}": state[name] for name in state if name.startswith(("position.", "embedding_norm."))
+        }
+    return decoder_copies | zero_biases(state)
 
 
 # The embedding may stand there once for each side and once more as the head; so may Marian's sines.
@@ -213,7 +217,7 @@ HEAD = r"^lm_head\.|^final_logits_bias$"
 BART = Family(
     "BART",
     tuple(CLASSES),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

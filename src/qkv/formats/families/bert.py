@@ -10,24 +10,24 @@ from functools import partial
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, linear, need, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, need, zero_biases
 from .setting_table import (
     ConfigReading,
     Form,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
     Value,
-    always,
-    insist,
+    activation_form,
+    implied,
+    require,
     required,
-    words,
 )
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("encoder",),
     position=("learned",),
     norm=("layer",),
@@ -41,7 +41,7 @@ HOLDS: Holds = dict(
     head=("mlm", "none", "classes"),
 ) | (PLAIN | dict(pooler=(False, True)))
 # Of the heads for masked words and for labels: our name -> theirs.
-BERTS_HEAD = {
+BERT_HEAD = {
     "dense": "cls.predictions.transform.dense",
     "norm": "cls.predictions.transform.LayerNorm",
     "bias": "cls.predictions.bias",
@@ -49,7 +49,7 @@ BERTS_HEAD = {
     "pooler": "bert.pooler.dense",
     "classes": "classifier",
 }
-ROBERTAS_HEAD = {
+ROBERTA_HEAD = {
     "dense": "lm_head.dense",
     "norm": "lm_head.layer_norm",
     "bias": "lm_head.bias",
@@ -63,75 +63,75 @@ UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the paddin
 
 def obstacles(config: Config) -> list[Message]:
     """A model with a head for words is published without its pooler."""
-    both = config.output.pooler and config.says_words
-    words = Message("pooler=False, or head='none'")
-    return plain_heads(config) + [need(words, True, repr(config.output.head))] * both
+    conflict = config.output.pooler and config.says_words
+    needed = Message("pooler=False, or head='none'")
+    return head_obstacles(config) + [need(needed, True, repr(config.output.head))] * conflict
 
 
-def read_head(reading: ConfigReading, begins: str) -> dict[str, Value]:
+def read_head(reading: ConfigReading, mlm_prefix: str) -> dict[str, Value]:
     """Return the head, by the names of the tensors; `begins` is how those of the head for masked words begin."""
     names = list(reading.tensors)
-    head = "mlm" if any(name.startswith(begins) for name in names) else "none"
+    head = "mlm" if any(name.startswith(mlm_prefix) for name in names) else "none"
     head = "classes" if any(name.startswith("classifier.") for name in names) else head
     pooler = head == "classes" or (head == "none" and any("pooler.dense." in name for name in names))
-    return dict(head=head, labels=labels_of(reading.theirs) if head == "classes" else (), pooler=pooler)
+    return dict(head=head, labels=labels_of(reading.hf_config) if head == "classes" else (), pooler=pooler)
 
 
-def labels_of(theirs: HfConfig) -> tuple[str, ...]:
+def labels_of(hf_config: HfConfig) -> tuple[str, ...]:
     """Return the names of the classes, in order; what transformers calls two where nothing is said."""
-    insist(theirs, dict(problem_type=theirs.get("problem_type") and "single_label_classification"))
-    named = theirs.get("id2label") or {str(i): f"LABEL_{i}" for i in range(2)}
-    return tuple(named[i] for i in sorted(named, key=int))
+    require(hf_config, dict(problem_type=hf_config.get("problem_type") and "single_label_classification"))
+    names = hf_config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(2)}
+    return tuple(names[i] for i in sorted(names, key=int))
 
 
 def write_head(config: Config, name: str) -> HfConfig:
     """Return the class of transformers, and the names of the classes where there are any."""
     labels = {str(i): label for i, label in enumerate(config.output.labels)}
-    named = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
-    return named | dict(architectures=[f"{name}{CLASSES[config.output.head]}"])
+    names = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
+    return names | dict(architectures=[f"{name}{CLASSES[config.output.head]}"])
 
 
-def settings(name: str, begins: str, unused: int = 0) -> Table:
+def settings(name: str, mlm_prefix: str, unused: int = 0) -> Table:
     """Return the table of BERT or RoBERTa, which counts the lines before the first position too."""
-    lines = Form(
+    positions = Form(
         lambda value, reading: value - unused if type(value) is int and value > 0 else value,
         lambda value, config: value + unused,
     )
     types = Form(lambda value, reading: value, lambda value, config: max(value, 1))
     return (
-        required("position_embedding_type", "absolute", written=True),
+        required("position_embedding_type", "absolute", is_written=True),
         required("is_decoder", False),
         required("add_cross_attention", False),
-        always(bias=True),
+        implied(bias=True),
         Setting("vocab_size", "vocab"),
-        Setting("max_position_embeddings", "context", form=lines),
+        Setting("max_position_embeddings", "context", form=positions),
         Setting("type_vocab_size", "token_types", 2, types),
         Setting("hidden_size", "width"),
         Setting("num_hidden_layers", "n_layer"),
         Setting("num_attention_heads", "n_head"),
         Setting("intermediate_size", "hidden"),
-        Setting("hidden_act", "feed_forward", "gelu", words(ACTIVATIONS)),
+        Setting("hidden_act", "feed_forward", "gelu", activation_form(ACTIVATIONS)),
         Setting("layer_norm_eps", "norm_eps", 1e-12),
-        Setting("hidden_dropout_prob", "dropout", 0.1, also=("attention_probs_dropout_prob",)),
+        Setting("hidden_dropout_prob", "dropout", 0.1, extra_names=("attention_probs_dropout_prob",)),
         Setting("tie_word_embeddings", "tied", True),
-        Rule(partial(read_head, begins=begins), partial(write_head, name=name)),
+        Rule(partial(read_head, mlm_prefix=mlm_prefix), partial(write_head, name=name)),
     )
 
 
-def written_gelu(reading: ConfigReading) -> Value:
+def required_activation(reading: ConfigReading) -> Value:
     """Return the only activation that is read: the head for masked words has a GELU whatever the blocks have."""
-    return "gelu" if reading.ours["head"] == "mlm" else reading.theirs.get("hidden_act")
+    return "gelu" if reading.settings["head"] == "mlm" else reading.hf_config.get("hidden_act")
 
 
 SETTINGS = settings("Bert", "cls.predictions.")
-ROBERTAS_SETTINGS: Table = (
-    required("pad_token_id", UNUSED - 1, written=True),  # by which RoBERTa finds its first position
+ROBERTA_SETTINGS: Table = (
+    required("pad_token_id", UNUSED - 1, is_written=True),  # by which RoBERTa finds its first position
     *settings("Roberta", "lm_head.", UNUSED),
-    required("hidden_act", written_gelu),
+    required("hidden_act", required_activation),
 )
 
 
-def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERTS_HEAD) -> list[TensorRow]:
+def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERT_HEAD) -> list[TensorRow]:
     """Where each tensor lies."""
     table = [
         TensorRow("embedding.weight", f"{base}.embeddings.word_embeddings.weight"),
@@ -140,14 +140,14 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
         *linear("embedding_norm", f"{base}.embeddings.LayerNorm", bias=True),
     ]
     for i in range(config.n_layer):
-        ours, theirs = f"encoder.{i}", f"{base}.encoder.layer.{i}"
-        for part, word in (("q", "query"), ("k", "key"), ("v", "value")):
-            table += linear(f"{ours}.attention.{part}", f"{theirs}.attention.self.{word}", bias=True)
-        table += linear(f"{ours}.attention.out", f"{theirs}.attention.output.dense", bias=True)
-        table += linear(f"{ours}.attention_norm", f"{theirs}.attention.output.LayerNorm", bias=True)
-        table += linear(f"{ours}.feed_forward.up", f"{theirs}.intermediate.dense", bias=True)
-        table += linear(f"{ours}.feed_forward.down", f"{theirs}.output.dense", bias=True)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.output.LayerNorm", bias=True)
+        prefix, hf_prefix = f"encoder.{i}", f"{base}.encoder.layer.{i}"
+        for part, hf_part in (("q", "query"), ("k", "key"), ("v", "value")):
+            table += linear(f"{prefix}.attention.{part}", f"{hf_prefix}.attention.self.{hf_part}", bias=True)
+        table += linear(f"{prefix}.attention.out", f"{hf_prefix}.attention.output.dense", bias=True)
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.attention.output.LayerNorm", bias=True)
+        table += linear(f"{prefix}.feed_forward.up", f"{hf_prefix}.intermediate.dense", bias=True)
+        table += linear(f"{prefix}.feed_forward.down", f"{hf_prefix}.output.dense", bias=True)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.output.LayerNorm", bias=True)
     if config.output.head == "classes":
         return table + linear("pooler", head["pooler"], bias=True) + linear("head", head["classes"], bias=True)
     if config.output.head == "none":
@@ -183,7 +183,7 @@ def repeats(base: str, head: dict[str, str]) -> dict[str, str]:
 BERT = Family(
     "BERT",
     ("bert",),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,
@@ -191,18 +191,18 @@ BERT = Family(
     IGNORED,
     "bert.",
     r"^(cls|classifier)\.",
-    repeats("bert", BERTS_HEAD),
+    repeats("bert", BERT_HEAD),
 )
 ROBERTA = Family(
     "RoBERTa",
     ("roberta", "xlm-roberta", "camembert"),
-    HOLDS | dict(feed_forward=("gelu",)),
+    SUPPORTED | dict(feed_forward=("gelu",)),
     obstacles,
-    ROBERTAS_SETTINGS,
-    partial(rows, base="roberta", unused=UNUSED, head=ROBERTAS_HEAD),
+    ROBERTA_SETTINGS,
+    partial(rows, base="roberta", unused=UNUSED, head=ROBERTA_HEAD),
     fill,
     IGNORED,
     "roberta.",
     r"^(lm_head|classifier)\.",
-    repeats("roberta", ROBERTAS_HEAD),
+    repeats("roberta", ROBERTA_HEAD),
 )

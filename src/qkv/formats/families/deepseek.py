@@ -17,22 +17,22 @@ from .setting_table import (
     ConfigReading,
     Form,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
     Value,
-    always,
-    insist,
-    one_number,
-    only,
+    agreed_value,
+    for_members,
+    implied,
+    require,
     required,
     value_of,
-    written,
+    write_only,
 )
 
 CLASSES = {"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
-HOLDS: Holds = PLAIN | dict(
+SUPPORTED: Supported = PLAIN | dict(
     kind=("decoder",),
     position=("rotary", "none"),
     norm=("rms",),
@@ -45,7 +45,7 @@ HOLDS: Holds = PLAIN | dict(
     head=("linear",),
 )
 for free in ("experts", "attention_scale"):
-    del HOLDS[free]
+    del SUPPORTED[free]
 
 
 def member(config: Config) -> str:
@@ -55,63 +55,65 @@ def member(config: Config) -> str:
 
 def obstacles(config: Config) -> list[Message]:
     """Experts after a number of layers without, of which some are shared, and a scale that YaRN explains."""
-    how, third = config.experts, member(config) == "deepseek_v3"
-    if how is None:
+    experts, is_v3 = config.experts, member(config) == "deepseek_v3"
+    if experts is None:
         return [need("experts={…}", None)]
-    found = [] if how.balance == third else [need(f"experts.balance={third}", how.balance)]
-    hidden = how.hidden or config.hidden_width
-    if how.shared is None or how.shared % hidden:
-        found.append(need(f"experts.shared = {hidden} × n", how.shared))
-    if not third and how.normed:
-        found.append(need("experts.normed=False", how.normed))
+    needed = [] if experts.balance == is_v3 else [need(f"experts.balance={is_v3}", experts.balance)]
+    hidden = experts.hidden or config.hidden_width
+    if experts.shared is None or experts.shared % hidden:
+        needed.append(need(f"experts.shared = {hidden} × n", experts.shared))
+    if not is_v3 and experts.normed:
+        needed.append(need("experts.normed=False", experts.normed))
     if "dense" in config.thinkers[config.thinkers.index("experts") :]:
-        found.append(need("experts.layers='dense×n experts×m'", repr(how.layers)))
+        needed.append(need("experts.layers='dense×n experts×m'", repr(experts.layers)))
     if config.width % config.n_head:
-        found.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
+        needed.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
     if config.attention_scale is not None and (config.rotary.scaling or {}).get("kind") != "yarn":
-        found.append(need("attention_scale=None", config.attention_scale))
-    return found
+        needed.append(need("attention_scale=None", config.attention_scale))
+    return needed
 
 
-def magnitude(factor: float, weight: float) -> float:
+def yarn_magnitude(factor: float, weight: float) -> float:
     """YaRN's correction of a stretch by a factor."""
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
 def check_heads(reading: ConfigReading) -> None:
     """Refuse heads that share keys."""
-    one_number(reading.theirs, "num_attention_heads", "num_key_value_heads")
+    agreed_value(reading.hf_config, "num_attention_heads", "num_key_value_heads")
 
 
 def read_angles(reading: ConfigReading) -> dict[str, Value]:
     """Return the angles, and the scale of scores, which follows from what a file says of YaRN's magnitudes."""
-    theirs, scale, told = reading.theirs, None, rotary_table(reading.theirs)
-    width = reading.ours["head_width"] + reading.ours["rope_width"]
-    factor, all_dim, turned = told.get("factor"), told.pop("mscale_all_dim", 0), told.pop("mscale", 0)
-    if told.get("rope_type", told.get("type", "default")) != "default" and factor:
-        if all_dim and turned:
-            told.setdefault("attention_factor", magnitude(factor, turned) / magnitude(factor, all_dim))
-        if all_dim:
-            scale = width**-0.5 * magnitude(factor, all_dim) ** 2
-        theirs = theirs | {"rope_scaling": told, "rope_parameters": None}
-    return dict(attention_scale=scale) | read_rotary(theirs)
+    hf_config, scale, rope = reading.hf_config, None, rotary_table(reading.hf_config)
+    width = reading.settings["head_width"] + reading.settings["rope_width"]
+    factor, mscale_all_dim, mscale = rope.get("factor"), rope.pop("mscale_all_dim", 0), rope.pop("mscale", 0)
+    if rope.get("rope_type", rope.get("type", "default")) != "default" and factor:
+        if mscale_all_dim and mscale:
+            rope.setdefault("attention_factor", yarn_magnitude(factor, mscale) / yarn_magnitude(factor, mscale_all_dim))
+        if mscale_all_dim:
+            scale = width**-0.5 * yarn_magnitude(factor, mscale_all_dim) ** 2
+        hf_config = hf_config | {"rope_scaling": rope, "rope_parameters": None}
+    return dict(attention_scale=scale) | read_rotary(hf_config)
 
 
 def write_angles(config: Config) -> HfConfig:
     """Return both; the scale of scores is written as YaRN's magnitude."""
-    theirs = write_rotary(config)
+    hf_config = write_rotary(config)
     if config.attention_scale is not None and config.rotary.scaling is not None:
         width = value_of(config, "head_width") + value_of(config, "rope_width")
         root = math.sqrt(config.attention_scale * math.sqrt(width))
         weight = 10 * (root - 1) / math.log(config.rotary.scaling["factor"])
-        theirs |= {name: theirs[name] | {"mscale_all_dim": weight} for name in ("rope_scaling", "rope_parameters")}
-    return theirs
+        hf_config |= {
+            name: hf_config[name] | {"mscale_all_dim": weight} for name in ("rope_scaling", "rope_parameters")
+        }
+    return hf_config
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return which layers have experts: all after the first few."""
-    count, usual = reading.ours["n_layer"], 3 if reading.member == "deepseek_v3" else 0
-    dense = min(reading.theirs.get("first_k_dense_replace", usual) or 0, count)
+    count, default = reading.settings["n_layer"], 3 if reading.member == "deepseek_v3" else 0
+    dense = min(reading.hf_config.get("first_k_dense_replace", default) or 0, count)
     return {"experts.layers": layer_pattern(("dense",) * dense + ("experts",) * (count - dense))}
 
 
@@ -122,37 +124,40 @@ def write_layers(config: Config) -> HfConfig:
 
 def read_groups(reading: ConfigReading) -> dict[str, Value]:
     """Return the groups of experts that a token chooses from; V2 has none if it is greedy."""
-    theirs, kept = reading.theirs, reading.theirs.get("topk_group")
-    groups = {"experts.groups": theirs.get("n_group") or 1, "experts.groups_per_token": 1 if kept is None else kept}
+    hf_config, groups_per_token = reading.hf_config, reading.hf_config.get("topk_group")
+    groups = {
+        "experts.groups": hf_config.get("n_group") or 1,
+        "experts.groups_per_token": 1 if groups_per_token is None else groups_per_token,
+    }
     if reading.member == "deepseek_v3":
-        insist(theirs, dict(topk_method="noaux_tc"))
+        require(hf_config, dict(topk_method="noaux_tc"))
         return groups
-    if theirs.get("topk_method", "greedy") == "greedy":
+    if hf_config.get("topk_method", "greedy") == "greedy":
         return {}
-    insist(theirs, dict(topk_method="group_limited_greedy"))
+    require(hf_config, dict(topk_method="group_limited_greedy"))
     return groups
 
 
 def write_groups(config: Config) -> HfConfig:
     """Return them, and how V2 calls that."""
-    how = value_of(config, "experts")
-    theirs = dict(n_group=how.groups, topk_group=how.groups_per_token)
+    experts = value_of(config, "experts")
+    hf_config = dict(n_group=experts.groups, topk_group=experts.groups_per_token)
     if member(config) == "deepseek_v3":
-        return theirs
-    return theirs | dict(topk_method="greedy" if how.groups == 1 else "group_limited_greedy")
+        return hf_config
+    return hf_config | dict(topk_method="greedy" if experts.groups == 1 else "group_limited_greedy")
 
 
-def shared(usual: int) -> Setting:
+def shared_experts(default: int) -> Setting:
     """Return the entry of the experts that every token takes, which are one as wide as all of them in ours."""
     form = Form(
-        lambda count, reading: reading.ours["experts.hidden"] * (count or 0) or None,
+        lambda count, reading: reading.settings["experts.hidden"] * (count or 0) or None,
         lambda width, config: (width or 0) // value_of(config, "experts.hidden"),
     )
-    return Setting("n_shared_experts", "experts.shared", usual, form)
+    return Setting("n_shared_experts", "experts.shared", default, form)
 
 
 SETTINGS: Table = (
-    written("architectures", lambda config: [CLASSES[member(config)]]),
+    write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("rope_interleave", True),
     required("mlp_bias", False),
     required("moe_layer_freq", 1),
@@ -162,82 +167,84 @@ SETTINGS: Table = (
     Setting("hidden_size", "width"),
     Setting("intermediate_size", "hidden"),
     Setting("num_hidden_layers", "n_layer"),
-    Setting("num_attention_heads", "n_head", also=("num_key_value_heads",)),
+    Setting("num_attention_heads", "n_head", extra_names=("num_key_value_heads",)),
     Rule(check_heads),
     Setting("qk_nope_head_dim", "head_width"),
-    Setting("qk_rope_head_dim", "rope_width", also=("head_dim",)),
-    *only("deepseek_v3", required("head_dim", lambda reading: reading.ours["rope_width"])),
+    Setting("qk_rope_head_dim", "rope_width", extra_names=("head_dim",)),
+    *for_members("deepseek_v3", required("head_dim", lambda reading: reading.settings["rope_width"])),
     Setting("v_head_dim", "value_width"),
     Setting("kv_lora_rank", "rank"),
     Setting("q_lora_rank", "q_rank", 1536),
     Setting("max_position_embeddings", "context"),
     Setting("rms_norm_eps", "norm_eps", 1e-6),
-    llama.GATE,
+    llama.ACTIVATION,
     Rule(llama.read_bias, lambda config: dict(attention_bias=bool(config.bias))),
     Rule(read_angles, write_angles, dict(rotary_base="rope_theta")),
-    Setting("attention_dropout", "dropout", 0.0, empty=True),
+    Setting("attention_dropout", "dropout", 0.0, falsy_is_missing=True),
     Setting("tie_word_embeddings", "tied", False),
     Setting("num_experts_per_tok", "experts.per_token"),
     Setting("moe_intermediate_size", "experts.hidden"),
     Rule(read_layers, write_layers),
     Rule(read_groups, write_groups, {"experts.groups": "n_group", "experts.groups_per_token": "topk_group"}),
-    *only(
+    *for_members(
         "deepseek_v2",
-        Setting("n_routed_experts", "experts.count", 64, second="num_experts"),
-        shared(2),
+        Setting("n_routed_experts", "experts.count", 64, alias="num_experts"),
+        shared_experts(2),
         Setting("routed_scaling_factor", "experts.scale", 1.0),
-        required("norm_topk_prob", False, written=True),
+        required("norm_topk_prob", False, is_written=True),
         required("scoring_func", "softmax"),
-        written("mlp_bias", False),
-        always(**{"experts.normed": False}),
+        write_only("mlp_bias", False),
+        implied(**{"experts.normed": False}),
     ),
-    *only(
+    *for_members(
         "deepseek_v3",
-        Setting("n_routed_experts", "experts.count", 64, second="num_local_experts"),
-        shared(1),
+        Setting("n_routed_experts", "experts.count", 64, alias="num_local_experts"),
+        shared_experts(1),
         Setting("routed_scaling_factor", "experts.scale", 2.5),
         Setting("norm_topk_prob", "experts.normed", True),
         required("scoring_func", "sigmoid"),
-        written("rope_interleave", True),
-        written("num_nextn_predict_layers", 0),
-        always(**{"experts.score": "sigmoid", "experts.balance": True}),
+        write_only("rope_interleave", True),
+        write_only("num_nextn_predict_layers", 0),
+        implied(**{"experts.score": "sigmoid", "experts.balance": True}),
     ),
 )
 
 
-def looks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one latent attention."""
     bias = bool(config.bias)
     if config.latent.q_rank is None:
-        table = linear(f"{ours}.q", f"{theirs}.q_proj", bias=False)
+        table = linear(f"{prefix}.q", f"{hf_prefix}.q_proj", bias=False)
     else:
-        table = linear(f"{ours}.q.0", f"{theirs}.q_a_proj", bias=bias)
-        table += linear(f"{ours}.q.1", f"{theirs}.q_a_layernorm", bias=False)
-        table += linear(f"{ours}.q.2", f"{theirs}.q_b_proj", bias=False)
-    table += linear(f"{ours}.compress", f"{theirs}.kv_a_proj_with_mqa", bias=bias)
-    table += linear(f"{ours}.norm", f"{theirs}.kv_a_layernorm", bias=False)
-    table += linear(f"{ours}.expand", f"{theirs}.kv_b_proj", bias=False)
-    return table + linear(f"{ours}.out", f"{theirs}.o_proj", bias=bias)
+        table = linear(f"{prefix}.q.0", f"{hf_prefix}.q_a_proj", bias=bias)
+        table += linear(f"{prefix}.q.1", f"{hf_prefix}.q_a_layernorm", bias=False)
+        table += linear(f"{prefix}.q.2", f"{hf_prefix}.q_b_proj", bias=False)
+    table += linear(f"{prefix}.compress", f"{hf_prefix}.kv_a_proj_with_mqa", bias=bias)
+    table += linear(f"{prefix}.norm", f"{hf_prefix}.kv_a_layernorm", bias=False)
+    table += linear(f"{prefix}.expand", f"{hf_prefix}.kv_b_proj", bias=False)
+    return table + linear(f"{prefix}.out", f"{hf_prefix}.o_proj", bias=bias)
 
 
-def experts(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def expert_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one mixture."""
     assert config.experts is not None
-    table = mixtral.mixture(config.experts.count, mixtral.PARTS, ours, theirs)
-    for part, word in mixtral.PARTS.items() if config.experts.shared is not None else ():
-        table += linear(f"{ours}.shared.{part}", f"{theirs}.shared_experts.{word}", bias=False)
-    return table + [TensorRow(f"{ours}.balance", f"{theirs}.gate.e_score_correction_bias")] * config.experts.balance
+    table = mixtral.mixture_rows(config.experts.count, mixtral.QWEN_EXPERT, prefix, hf_prefix)
+    for part, hf_part in mixtral.QWEN_EXPERT.items() if config.experts.shared is not None else ():
+        table += linear(f"{prefix}.shared.{part}", f"{hf_prefix}.shared_experts.{hf_part}", bias=False)
+    return (
+        table + [TensorRow(f"{prefix}.balance", f"{hf_prefix}.gate.e_score_correction_bias")] * config.experts.balance
+    )
 
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    return llama.stack(config, {"latent": ("self_attn", looks)}, experts=experts)
+    return llama.decoder_rows(config, {"latent": ("self_attn", attention_rows)}, expert_rows=expert_rows)
 
 
 DEEPSEEK = Family(
     "DeepSeek",
     tuple(CLASSES),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

@@ -13,26 +13,26 @@ from .family import PLAIN, Family, TensorRow, linear, need
 from .rotary_settings import RotaryEntry, read_rotary, write_rotary
 from .setting_table import (
     ConfigReading,
-    Foreign,
     Form,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
+    Unsupported,
     Value,
-    always,
-    but,
-    insist,
-    only,
+    activation_name,
+    for_members,
+    implied,
+    require,
     required,
-    word_of,
-    written,
+    with_defaults,
+    write_only,
 )
 
 CLASSES = {"gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
 ACTIVATIONS = {"geglu-tanh": "gelu_new", "geglu": "gelu", "swiglu": "silu"}
-HOLDS: Holds = PLAIN | dict(
+SUPPORTED: Supported = PLAIN | dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms-centred",),
@@ -45,7 +45,7 @@ HOLDS: Holds = PLAIN | dict(
     head=("linear",),
 )
 for free in ("attention_scale", "softcap", "output_softcap", "window_base"):
-    del HOLDS[free]
+    del SUPPORTED[free]
 
 
 def member(config: Config) -> str:
@@ -55,53 +55,53 @@ def member(config: Config) -> str:
 
 def obstacles(config: Config) -> list[Message]:
     """Scaled embeddings, a scale of scores that is one over the root of a whole number, and what each version has not."""
-    kind, found = member(config), []
+    kind, needed = member(config), []
     if config.embedding.scale != math.sqrt(config.width):
-        found.append(need("embedding_scale = √width", config.embedding.scale))
+        needed.append(need("embedding_scale = √width", config.embedding.scale))
     if config.width % config.n_head:
-        found.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
+        needed.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
     if config.attention_scale is not None and config.attention_scale != round(config.attention_scale**-2) ** -0.5:
-        found.append(need("attention_scale = 1 / √n", config.attention_scale))
-    absent = {
+        needed.append(need("attention_scale = 1 / √n", config.attention_scale))
+    unsupported = {
         "gemma": ("softcap", "output_softcap", "window", "attention_scale"),
         "gemma2": (),
         "gemma3_text": ("softcap",),
     }
-    for name in absent[kind]:
+    for name in unsupported[kind]:
         if getattr(config, name) is not None:
-            found.append(need(f"{name}=None", getattr(config, name)))
+            needed.append(need(f"{name}=None", getattr(config, name)))
     if kind == "gemma3_text" and config.norm_place != "both":
-        found.append(need("norm_place='both'", repr(config.norm_place)))
+        needed.append(need("norm_place='both'", repr(config.norm_place)))
     if kind == "gemma" and config.feed_forward == "geglu":
-        found.append(need("feed_forward='geglu-tanh'", repr(config.feed_forward)))
+        needed.append(need("feed_forward='geglu-tanh'", repr(config.feed_forward)))
     if kind != "gemma3_text" and config.rotary.window_base is not None:
-        found.append(need("window_base=None", config.rotary.window_base))
-    return found
+        needed.append(need("window_base=None", config.rotary.window_base))
+    return needed
 
 
 def read_activation(reading: ConfigReading) -> dict[str, Value]:
     """Return the gate; the first Gemma's own files say gelu and mean its approximation."""
-    usual = "gelu_pytorch_tanh"
-    word = reading.theirs.get("hidden_act" if reading.member == "gemma" else "hidden_activation", usual)
-    word = usual if word == "gelu" and reading.member == "gemma" else word
-    return dict(feed_forward=word_of(word, ACTIVATIONS))
+    default = "gelu_pytorch_tanh"
+    activation = reading.hf_config.get("hidden_act" if reading.member == "gemma" else "hidden_activation", default)
+    activation = default if activation == "gelu" and reading.member == "gemma" else activation
+    return dict(feed_forward=activation_name(activation, ACTIVATIONS))
 
 
 def write_activation(config: Config) -> HfConfig:
     """Return it under both names."""
-    word = ACTIVATIONS[config.feed_forward].replace("gelu_new", "gelu_pytorch_tanh")
-    return dict(hidden_act=word, hidden_activation=word)
+    activation = ACTIVATIONS[config.feed_forward].replace("gelu_new", "gelu_pytorch_tanh")
+    return dict(hidden_act=activation, hidden_activation=activation)
 
 
 def read_windows(reading: ConfigReading) -> dict[str, Value]:
     """Return the window and the layers that have it: all but every second, or every sixth."""
-    theirs, every = reading.theirs, 2
+    hf_config, every = reading.hf_config, 2
     if reading.member == "gemma3_text":
-        every = theirs.get("sliding_window_pattern") or theirs.get("_sliding_window_pattern") or 6
-    slides = [bool((i + 1) % every) for i in range(reading.ours["n_layer"])]
-    if theirs.get("layer_types"):
-        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
-    return llama.read_windows(theirs.get("sliding_window", 4096), slides)
+        every = hf_config.get("sliding_window_pattern") or hf_config.get("_sliding_window_pattern") or 6
+    has_window = [bool((i + 1) % every) for i in range(reading.settings["n_layer"])]
+    if hf_config.get("layer_types"):
+        has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
+    return llama.read_windows(hf_config.get("sliding_window", 4096), has_window)
 
 
 def write_windows(config: Config) -> HfConfig:
@@ -112,38 +112,40 @@ def write_windows(config: Config) -> HfConfig:
 
 def read_bases(reading: ConfigReading) -> dict[str, Value]:
     """Return the angles of layers with a window, which have another base, and of the others, as both versions write it."""
-    theirs = reading.theirs
-    told = theirs.get("rope_parameters") or {}
-    far = dict(told.get("full_attention") or {}) | (theirs.get("rope_scaling") or {})
-    far.setdefault("rope_theta", theirs.get("rope_theta", 1e6))
-    near = dict(told.get("sliding_attention") or {})
-    insist(near, dict(rope_type="default", partial_rotary_factor=1.0))
-    told_base: Value = near.get("rope_theta", theirs.get("rope_local_base_freq", 1e4))
-    base = float(told_base)
-    angles = read_rotary(theirs | {"rope_scaling": None, "rope_parameters": far})
-    return angles | ({"window_base": base} if "window" in reading.ours and reading.ours["window"] is not None else {})
+    hf_config = reading.hf_config
+    rope = hf_config.get("rope_parameters") or {}
+    global_rope = dict(rope.get("full_attention") or {}) | (hf_config.get("rope_scaling") or {})
+    global_rope.setdefault("rope_theta", hf_config.get("rope_theta", 1e6))
+    local_rope = dict(rope.get("sliding_attention") or {})
+    require(local_rope, dict(rope_type="default", partial_rotary_factor=1.0))
+    local_base: Value = local_rope.get("rope_theta", hf_config.get("rope_local_base_freq", 1e4))
+    base = float(local_base)
+    angles = read_rotary(hf_config | {"rope_scaling": None, "rope_parameters": global_rope})
+    return angles | (
+        {"window_base": base} if "window" in reading.settings and reading.settings["window"] is not None else {}
+    )
 
 
 def write_bases(config: Config) -> HfConfig:
     """Return both, one table in the other."""
     base = config.rotary.base if config.rotary.window_base is None else config.rotary.window_base
     if config.rotary.window_base is None and config.window is not None and config.rotary.scaling is not None:
-        raise Foreign("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
-    theirs = write_rotary(config)
-    near = {"rope_type": "default", "rope_theta": base}
-    tables = dict(full_attention=theirs["rope_parameters"], sliding_attention=near)
-    return theirs | dict(rope_parameters=tables, rope_local_base_freq=base)
+        raise Unsupported("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
+    hf_config = write_rotary(config)
+    local_rope = {"rope_type": "default", "rope_theta": base}
+    tables = dict(full_attention=hf_config["rope_parameters"], sliding_attention=local_rope)
+    return hf_config | dict(rope_parameters=tables, rope_local_base_freq=base)
 
 
 def head_dim(reading: ConfigReading) -> int:
     """Return the width of a head where a file is silent: null is not silent, but means that heads divide the width."""
-    return llama.divided(reading) if "head_dim" in reading.theirs else 256
+    return llama.default_head_width(reading) if "head_dim" in reading.hf_config else 256
 
 
 def score_scale(scalar: Value, reading: ConfigReading) -> float | None:
     """Return what scores are multiplied by: 1 / √scalar; None where that is what any model does."""
     scale: float = scalar**-0.5
-    return None if scalar == reading.theirs.get("head_dim", 256) else scale
+    return None if scalar == reading.hf_config.get("head_dim", 256) else scale
 
 
 def score_scalar(scale: Value, config: Config) -> int:
@@ -151,57 +153,57 @@ def score_scalar(scale: Value, config: Config) -> int:
     return (config.head_width or config.width // config.n_head) if scale is None else round(scale**-2)
 
 
-OLD_BASES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # as messages name them
+BASE_NAMES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # as messages name them
 SETTINGS: Table = (
-    written("architectures", lambda config: [CLASSES[member(config)]]),
+    write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("partial_rotary_factor", 1.0),
     # Null and false are one.
     required(
-        "use_bidirectional_attention", lambda reading: reading.theirs.get("use_bidirectional_attention") and False
+        "use_bidirectional_attention", lambda reading: reading.hf_config.get("use_bidirectional_attention") and False
     ),
-    *but(llama.SIZES, head_dim=head_dim, tie_word_embeddings=True),
+    *with_defaults(llama.SIZES, head_dim=head_dim, tie_word_embeddings=True),
     Rule(read_activation, write_activation),
     Rule(llama.read_bias, llama.write_bias),
-    always(embedding_scale=lambda reading: math.sqrt(reading.ours["width"])),
-    *only("gemma", always(norm_place="pre")),
-    *only("gemma3_text", always(qk_norm="rms-centred"), required("attn_logit_softcapping", None)),
-    *only(
+    implied(embedding_scale=lambda reading: math.sqrt(reading.settings["width"])),
+    *for_members("gemma", implied(norm_place="pre")),
+    *for_members("gemma3_text", implied(qk_norm="rms-centred"), required("attn_logit_softcapping", None)),
+    *for_members(
         "gemma2",
         "gemma3_text",
         Setting("query_pre_attn_scalar", "attention_scale", 256, Form(score_scale, score_scalar)),
         Rule(read_windows, write_windows, llama.WINDOWS),
-        written("use_bidirectional_attention", False),
+        write_only("use_bidirectional_attention", False),
     ),
-    *only(
+    *for_members(
         "gemma2",
         Setting("attn_logit_softcapping", "softcap", 50.0),
         Setting("final_logit_softcapping", "output_softcap", 30.0),
     ),
-    *only(
+    *for_members(
         "gemma3_text",
-        written("attn_logit_softcapping", None),
+        write_only("attn_logit_softcapping", None),
         Setting("final_logit_softcapping", "output_softcap", None),
-        Rule(read_bases, write_bases, OLD_BASES),
+        Rule(read_bases, write_bases, BASE_NAMES),
     ),
-    *only("gemma", "gemma2", RotaryEntry()),
+    *for_members("gemma", "gemma2", RotaryEntry()),
 )
 
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    both = config.norm_place == "both"
-    norm = "pre_feedforward_layernorm" if both else "post_attention_layernorm"
-    table = llama.stack(config, {"attention": ("self_attn", llama.looks)}, think_norm=norm)
-    for i in range(config.n_layer if both else 0):
-        for part, word in (("attention", "post_attention"), ("feed_forward", "post_feedforward")):
-            table += linear(f"decoder.{i}.{part}_after_norm", f"model.layers.{i}.{word}_layernorm", bias=False)
+    has_both_norms = config.norm_place == "both"
+    norm = "pre_feedforward_layernorm" if has_both_norms else "post_attention_layernorm"
+    table = llama.decoder_rows(config, {"attention": ("self_attn", llama.attention_rows)}, feed_forward_norm=norm)
+    for i in range(config.n_layer if has_both_norms else 0):
+        for part, hf_part in (("attention", "post_attention"), ("feed_forward", "post_feedforward")):
+            table += linear(f"decoder.{i}.{part}_after_norm", f"model.layers.{i}.{hf_part}_layernorm", bias=False)
     return table
 
 
 GEMMA = Family(
     "Gemma",
     tuple(CLASSES),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

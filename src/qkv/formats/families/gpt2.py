@@ -1,11 +1,11 @@
 """GPT-2: a decoder with learned positions, norms before each part, q, k and v in one matrix."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
-from .setting_table import Holds, Setting, Table, always, choice, required, words, written
+from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
+from .setting_table import Setting, Supported, Table, activation_form, flag_form, implied, required, write_only
 
 ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("decoder",),
     position=("learned",),
     norm=("layer",),
@@ -22,20 +22,20 @@ HOLDS: Holds = dict(
 
 
 SETTINGS: Table = (
-    written("architectures", ["GPT2LMHeadModel"]),
-    always(bias=True),
+    write_only("architectures", ["GPT2LMHeadModel"]),
+    implied(bias=True),
     required("add_cross_attention", False),
     Setting("vocab_size", "vocab"),
     Setting("n_positions", "context"),
     Setting("n_embd", "width"),
     Setting("n_layer", "n_layer"),
     Setting("n_head", "n_head"),
-    Setting("n_inner", "hidden", lambda reading: 4 * reading.ours["width"], empty=True),
-    Setting("activation_function", "feed_forward", "gelu_new", words(ACTIVATIONS)),
+    Setting("n_inner", "hidden", lambda reading: 4 * reading.settings["width"], falsy_is_missing=True),
+    Setting("activation_function", "feed_forward", "gelu_new", activation_form(ACTIVATIONS)),
     Setting("layer_norm_epsilon", "norm_eps", 1e-5),
-    Setting("resid_pdrop", "dropout", 0.1, also=("embd_pdrop", "attn_pdrop")),
+    Setting("resid_pdrop", "dropout", 0.1, extra_names=("embd_pdrop", "attn_pdrop")),
     Setting("tie_word_embeddings", "tied", True),
-    Setting("scale_attn_weights", "attention_scale", True, choice(None, 1.0)),
+    Setting("scale_attn_weights", "attention_scale", True, flag_form(None, 1.0)),
     Setting("scale_attn_by_inverse_layer_idx", "depth_scale", False),
 )
 
@@ -48,14 +48,14 @@ def rows(config: Config) -> list[TensorRow]:
         *linear("decoder_norm", "transformer.ln_f", bias=True),
     ]
     for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"transformer.h.{i}"
-        qkv = (f"{ours}.attention.q", f"{ours}.attention.k", f"{ours}.attention.v")
-        table += linear(f"{ours}.attention_norm", f"{theirs}.ln_1", bias=True)
-        table += linear(qkv, f"{theirs}.attn.c_attn", bias=True, transposed=True)
-        table += linear(f"{ours}.attention.out", f"{theirs}.attn.c_proj", bias=True, transposed=True)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.ln_2", bias=True)
-        table += linear(f"{ours}.feed_forward.up", f"{theirs}.mlp.c_fc", bias=True, transposed=True)
-        table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.c_proj", bias=True, transposed=True)
+        prefix, hf_prefix = f"decoder.{i}", f"transformer.h.{i}"
+        qkv = (f"{prefix}.attention.q", f"{prefix}.attention.k", f"{prefix}.attention.v")
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.ln_1", bias=True)
+        table += linear(qkv, f"{hf_prefix}.attn.c_attn", bias=True, transposed=True)
+        table += linear(f"{prefix}.attention.out", f"{hf_prefix}.attn.c_proj", bias=True, transposed=True)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.ln_2", bias=True)
+        table += linear(f"{prefix}.feed_forward.up", f"{hf_prefix}.mlp.c_fc", bias=True, transposed=True)
+        table += linear(f"{prefix}.feed_forward.down", f"{hf_prefix}.mlp.c_proj", bias=True, transposed=True)
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
@@ -69,8 +69,8 @@ IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"
 GPT2 = Family(
     "GPT-2",
     ("gpt2",),
-    HOLDS,
-    plain_heads,
+    SUPPORTED,
+    head_obstacles,
     SETTINGS,
     rows,
     fill,

@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
+from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
 from .rotary_settings import RotaryEntry
-from .setting_table import ConfigReading, Form, Holds, Setting, Table, Value, required, words, written
+from .setting_table import ConfigReading, Form, Setting, Supported, Table, Value, activation_form, required, write_only
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-HOLDS: Holds = PLAIN | dict(
+SUPPORTED: Supported = PLAIN | dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("layer",),
@@ -23,43 +23,43 @@ HOLDS: Holds = PLAIN | dict(
     embedding_norm=(False,),
     head=("linear",),
 )
-del HOLDS["rotary_fraction"]
+del SUPPORTED["rotary_fraction"]
 
 
-def biased(config: Config) -> bool:
+def attention_has_bias(config: Config) -> bool:
     """Does attention have biases, be they 0? The feed-forward always has."""
     return bool({"qkv", "out"} & config.biased)
 
 
-def divided(reading: ConfigReading) -> Value:
+def expected_head_dim(reading: ConfigReading) -> Value:
     """Return the only head_dim that is read: transformers counts angles by it, and nothing else."""
-    told = reading.theirs.get("head_dim")
-    return told and reading.ours["width"] // reading.ours["n_head"]
+    head_dim = reading.hf_config.get("head_dim")
+    return head_dim and reading.settings["width"] // reading.settings["n_head"]
 
 
 SETTINGS: Table = (
-    written("architectures", ["GPTNeoXForCausalLM"]),
+    write_only("architectures", ["GPTNeoXForCausalLM"]),
     Setting("vocab_size", "vocab"),
     Setting("hidden_size", "width"),
     Setting("intermediate_size", "hidden"),
     Setting("num_hidden_layers", "n_layer"),
     Setting("num_attention_heads", "n_head"),
-    required("head_dim", divided),
+    required("head_dim", expected_head_dim),
     Setting("max_position_embeddings", "context"),
-    Setting("hidden_act", "feed_forward", "gelu", words(ACTIVATIONS)),
+    Setting("hidden_act", "feed_forward", "gelu", activation_form(ACTIVATIONS)),
     Setting("layer_norm_eps", "norm_eps", 1e-5),
-    Setting("hidden_dropout", "dropout", 0.0, empty=True, also=("attention_dropout",)),
+    Setting("hidden_dropout", "dropout", 0.0, falsy_is_missing=True, extra_names=("attention_dropout",)),
     Setting("tie_word_embeddings", "tied", False),
     Setting("use_parallel_residual", "parallel", True),
     Setting(
         "attention_bias",
         "bias",
         True,
-        Form(lambda value, reading: True if value else "forward", lambda value, config: biased(config)),
+        Form(lambda value, reading: True if value else "forward", lambda value, config: attention_has_bias(config)),
     ),
     RotaryEntry(share=0.25, share_name="rotary_pct", base_name="rotary_emb_base"),
-    written("rotary_pct", lambda config: config.rotary.fraction),
-    written("rotary_emb_base", lambda config: config.rotary.base),
+    write_only("rotary_pct", lambda config: config.rotary.fraction),
+    write_only("rotary_emb_base", lambda config: config.rotary.base),
 )
 
 
@@ -69,26 +69,28 @@ def rows(config: Config) -> list[TensorRow]:
         TensorRow("embedding.weight", "gpt_neox.embed_in.weight"),
         *linear("decoder_norm", "gpt_neox.final_layer_norm", bias=True),
     ]
-    width, attention = config.width // config.n_head, biased(config)
+    width, attention = config.width // config.n_head, attention_has_bias(config)
     for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"gpt_neox.layers.{i}"
+        prefix, hf_prefix = f"decoder.{i}", f"gpt_neox.layers.{i}"
         fused = linear(
-            [f"{ours}.attention.{part}" for part in "qkv"], f"{theirs}.attention.query_key_value", bias=attention
+            [f"{prefix}.attention.{part}" for part in "qkv"], f"{hf_prefix}.attention.query_key_value", bias=attention
         )
         table += [replace(row, groups=config.n_head, sizes=(width, width, width)) for row in fused]
-        table += linear(f"{ours}.attention.out", f"{theirs}.attention.dense", bias=attention)
-        table += linear(f"{ours}.feed_forward.up", f"{theirs}.mlp.dense_h_to_4h", bias=True)
-        table += linear(f"{ours}.feed_forward.down", f"{theirs}.mlp.dense_4h_to_h", bias=True)
-        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=True)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.post_attention_layernorm", bias=True)
+        table += linear(f"{prefix}.attention.out", f"{hf_prefix}.attention.dense", bias=attention)
+        table += linear(f"{prefix}.feed_forward.up", f"{hf_prefix}.mlp.dense_h_to_4h", bias=True)
+        table += linear(f"{prefix}.feed_forward.down", f"{hf_prefix}.mlp.dense_4h_to_h", bias=True)
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.input_layernorm", bias=True)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.post_attention_layernorm", bias=True)
     return table + [TensorRow("head.weight", "embed_out.weight")] * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:
     """The feed-forward always has biases, and all of attention if any of it has."""
-    whole = zero_biases(state)
+    filled = zero_biases(state)
     return {
-        name: tensor for name, tensor in whole.items() if name in state or biased(config) or re.search("forward", name)
+        name: tensor
+        for name, tensor in filled.items()
+        if name in state or attention_has_bias(config) or re.search("forward", name)
     }
 
 
@@ -97,8 +99,8 @@ IGNORED = r"\.attention\.(masked_)?bias$|rotary_emb\.inv_freq$|^embed_out\.weigh
 GPT_NEOX = Family(
     "GPT-NeoX",
     ("gpt_neox",),
-    HOLDS,
-    plain_heads,
+    SUPPORTED,
+    head_obstacles,
     SETTINGS,
     rows,
     fill,

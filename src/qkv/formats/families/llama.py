@@ -12,15 +12,15 @@ from .setting_table import (
     WINDOW,
     ConfigReading,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
     Value,
-    always,
-    only,
-    words,
-    written,
+    activation_form,
+    for_members,
+    implied,
+    write_only,
 )
 
 Rows = Callable[[Config, str, str], list[TensorRow]]  # of one part of a block: our name of it, and theirs
@@ -31,7 +31,7 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("decoder",),
     position=("rotary",),
     norm=("rms",),
@@ -78,8 +78,8 @@ def obstacles(config: Config) -> list[Message]:
 
 def read_bias(reading: ConfigReading) -> dict[str, Value]:
     """Return our word for biases on all of attention, and on the feed-forward, which LLaMA alone may have."""
-    attention = reading.theirs.get("attention_bias", False)
-    forward = reading.member == "llama" and reading.theirs.get("mlp_bias", False)
+    attention = reading.hf_config.get("attention_bias", False)
+    forward = reading.member == "llama" and reading.hf_config.get("mlp_bias", False)
     if attention:
         return dict(bias=True if forward else "qkv out")
     return dict(bias="forward" if forward else False)
@@ -90,12 +90,12 @@ def write_bias(config: Config) -> HfConfig:
     return dict(attention_bias="qkv" in config.biased)
 
 
-def read_windows(window: int | None, slides: list[bool]) -> dict[str, Value]:
+def read_windows(window: int | None, has_window: list[bool]) -> dict[str, Value]:
     """Return a window in our count, and which layers have it."""
-    if window is None or not any(slides):
+    if window is None or not any(has_window):
         return {}
-    words = tuple("window" if slide else "full" for slide in slides)
-    return dict(window=window - 1, window_layers=layer_pattern(words))
+    layers = tuple("window" if windowed else "full" for windowed in has_window)
+    return dict(window=window - 1, window_layers=layer_pattern(layers))
 
 
 def write_windows(config: Config) -> list[str]:
@@ -103,19 +103,19 @@ def write_windows(config: Config) -> list[str]:
     return ["full_attention" if window is None else "sliding_attention" for window in config.windows]
 
 
-def read_qwens_windows(reading: ConfigReading) -> dict[str, Value]:
+def read_qwen_windows(reading: ConfigReading) -> dict[str, Value]:
     """Return the window, which a file must switch on, and the layers that have it."""
-    theirs = reading.theirs
-    if not theirs.get("use_sliding_window"):
+    hf_config = reading.hf_config
+    if not hf_config.get("use_sliding_window"):
         return {}
-    first = theirs.get("max_window_layers", 28)  # those from here on have the window
-    slides = [i >= first for i in range(reading.ours["n_layer"])]
-    if theirs.get("layer_types"):
-        slides = [layer == "sliding_attention" for layer in theirs["layer_types"]]
-    return read_windows(theirs.get("sliding_window", 4096), slides)
+    first = hf_config.get("max_window_layers", 28)  # those from here on have the window
+    has_window = [i >= first for i in range(reading.settings["n_layer"])]
+    if hf_config.get("layer_types"):
+        has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
+    return read_windows(hf_config.get("sliding_window", 4096), has_window)
 
 
-def write_qwens_windows(config: Config) -> HfConfig:
+def write_qwen_windows(config: Config) -> HfConfig:
     """Return them as Qwen2 and Qwen3 have them."""
     window = None if config.window is None else config.window + 1
     return dict(
@@ -126,9 +126,9 @@ def write_qwens_windows(config: Config) -> HfConfig:
     )
 
 
-def divided(reading: ConfigReading) -> int:
+def default_head_width(reading: ConfigReading) -> int:
     """Return the width of heads that divide the model's."""
-    width: int = reading.ours["width"] // reading.ours["n_head"]
+    width: int = reading.settings["width"] // reading.settings["n_head"]
     return width
 
 
@@ -140,87 +140,87 @@ SIZES: Table = (
     Setting("intermediate_size", "hidden"),
     Setting("num_hidden_layers", "n_layer"),
     Setting("num_attention_heads", "n_head"),
-    Setting("num_key_value_heads", "n_kv_head", None, empty=True),
-    Setting("head_dim", "head_width", divided, empty=True),
+    Setting("num_key_value_heads", "n_kv_head", None, falsy_is_missing=True),
+    Setting("head_dim", "head_width", default_head_width, falsy_is_missing=True),
     Setting("max_position_embeddings", "context"),
     Setting("rms_norm_eps", "norm_eps", 1e-6),
-    Setting("attention_dropout", "dropout", 0.0, empty=True),
+    Setting("attention_dropout", "dropout", 0.0, falsy_is_missing=True),
     Setting("tie_word_embeddings", "tied", False),
 )
 # Where mixers with a convolution stand beside attention, its activation is the feed-forward's too.
-SILU_GATE = Setting("hidden_act", "feed_forward", "silu", words({"swiglu": "silu"}))
-GATE = Setting("hidden_act", "feed_forward", "silu", words(ACTIVATIONS))
+SILU = Setting("hidden_act", "feed_forward", "silu", activation_form({"swiglu": "silu"}))
+ACTIVATION = Setting("hidden_act", "feed_forward", "silu", activation_form(ACTIVATIONS))
 SETTINGS: Table = (
-    written("architectures", lambda config: [CLASSES[member(config)]]),
+    write_only("architectures", lambda config: [CLASSES[member(config)]]),
     *SIZES,
-    GATE,
+    ACTIVATION,
     RotaryEntry(),
-    *only("qwen3", always(qk_norm="rms")),
-    *only("qwen2", always(bias="qkv")),
-    *only("mistral", always(bias=False), Setting("sliding_window", "window", 4096, WINDOW)),
-    *only("llama", "qwen3", Rule(read_bias, write_bias)),
-    *only("llama", written("mlp_bias", lambda config: "forward" in config.biased)),
-    *only("qwen2", "qwen3", Rule(read_qwens_windows, write_qwens_windows, WINDOWS)),
+    *for_members("qwen3", implied(qk_norm="rms")),
+    *for_members("qwen2", implied(bias="qkv")),
+    *for_members("mistral", implied(bias=False), Setting("sliding_window", "window", 4096, WINDOW)),
+    *for_members("llama", "qwen3", Rule(read_bias, write_bias)),
+    *for_members("llama", write_only("mlp_bias", lambda config: "forward" in config.biased)),
+    *for_members("qwen2", "qwen3", Rule(read_qwen_windows, write_qwen_windows, WINDOWS)),
 )
 
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    return stack(config, {"attention": ("self_attn", looks)})
+    return decoder_rows(config, {"attention": ("self_attn", attention_rows)})
 
 
-def stack(
+def decoder_rows(
     config: Config,
     mixers: Mapping[str, tuple[str, Rows]],
     *,
-    think: str = "mlp",
-    think_norm: str = "post_attention_layernorm",
-    last: str = "norm",
-    experts: Rows | None = None,
-    thinks: Rows | None = None,
+    feed_forward: str = "mlp",
+    feed_forward_norm: str = "post_attention_layernorm",
+    final_norm: str = "norm",
+    expert_rows: Rows | None = None,
+    dense_rows: Rows | None = None,
 ) -> list[TensorRow]:
     """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows.
 
     `experts` are the rows of a layer that has many feed-forwards, `thinks` those of one that has one.
     """
-    dense = gated if thinks is None else thinks
+    dense = gated_rows if dense_rows is None else dense_rows
     table = [
         TensorRow("embedding.weight", "model.embed_tokens.weight"),
-        TensorRow("decoder_norm.weight", f"model.{last}.weight"),
+        TensorRow("decoder_norm.weight", f"model.{final_norm}.weight"),
     ]
     for i, word in enumerate(config.mixers):
-        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        name, mixer = mixers[word]
-        table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        rows = dense if experts is None or config.thinkers[i] == "dense" else experts
-        table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
-        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
+        prefix, hf_prefix = f"decoder.{i}", f"model.layers.{i}"
+        hf_part, mixer_rows = mixers[word]
+        table += mixer_rows(config, f"{prefix}.attention", f"{hf_prefix}.{hf_part}")
+        rows = dense if expert_rows is None or config.thinkers[i] == "dense" else expert_rows
+        table += rows(config, f"{prefix}.feed_forward", f"{hf_prefix}.{feed_forward}")
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.input_layernorm", bias=False)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.{feed_forward_norm}", bias=False)
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
-def looks(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one attention; queries and gates are woven head by head, as Qwen3-Next has them."""
     qkv, table = "qkv" in config.biased, []
     if config.attention_gate:
         width = config.head_width or config.width // config.n_head
-        both = linear((f"{ours}.q", f"{ours}.gate"), f"{theirs}.q_proj", bias=qkv)
-        table += [replace(row, groups=config.n_head, sizes=(width, width)) for row in both]
+        fused = linear((f"{prefix}.q", f"{prefix}.gate"), f"{hf_prefix}.q_proj", bias=qkv)
+        table += [replace(row, groups=config.n_head, sizes=(width, width)) for row in fused]
     for part in "kv" if config.attention_gate else "qkv":
-        table += linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias=qkv)
-    table += linear(f"{ours}.out", f"{theirs}.o_proj", bias="out" in config.biased)
+        table += linear(f"{prefix}.{part}", f"{hf_prefix}.{part}_proj", bias=qkv)
+    table += linear(f"{prefix}.out", f"{hf_prefix}.o_proj", bias="out" in config.biased)
     for part in "" if config.qk_norm is None else "qk":
-        table += linear(f"{ours}.{part}_norm", f"{theirs}.{part}_norm", bias=False)
+        table += linear(f"{prefix}.{part}_norm", f"{hf_prefix}.{part}_norm", bias=False)
     return table
 
 
-def gated(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def gated_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one gated feed-forward."""
     parts = ("gate", "up", "down")
     return [
         row
         for part in parts
-        for row in linear(f"{ours}.{part}", f"{theirs}.{part}_proj", bias="forward" in config.biased)
+        for row in linear(f"{prefix}.{part}", f"{hf_prefix}.{part}_proj", bias="forward" in config.biased)
     ]
 
 
@@ -231,7 +231,7 @@ HEAD = r"^lm_head\."
 LLAMA = Family(
     "LLaMA",
     tuple(CLASSES),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

@@ -7,21 +7,21 @@ from ...mixers.mamba2 import NAMES
 from ...model.config import Config
 from .family import PLAIN, Family, TensorRow, linear, need
 from .setting_table import (
-    TRUTH,
+    BOOL,
     ConfigReading,
-    Foreign,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
+    Unsupported,
     Value,
-    always,
+    activation_name,
+    implied,
     required,
-    word_of,
-    written,
+    write_only,
 )
 
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("decoder",),
     position=("none", "rotary", "alibi", "relative"),  # those that only attention would ask for
     norm=("rms",),
@@ -33,17 +33,17 @@ HOLDS: Holds = dict(
     head=("linear",),
     **PLAIN,
 )
-UNSAID = 1 << 20  # tokens: a config.json says nothing of lengths, and a state has no limit
+UNLIMITED = 1 << 20  # tokens: a config.json says nothing of lengths, and a state has no limit
 
 
 def obstacles(config: Config) -> list[Message]:
     """Mixers of one kind, whose heads fill a whole number of widths."""
     if set(config.mixers) != {"mamba2"}:
         return [need("mixer='mamba2'", repr(config.mixer))]
-    return whole_widths(config)
+    return state_width_obstacles(config)
 
 
-def whole_widths(config: Config) -> list[Message]:
+def state_width_obstacles(config: Config) -> list[Message]:
     """The obstacle of a layout that says how often the width goes into what the heads of a mixer have together."""
     heads, values, _groups, _keys = config.state_sizes("mamba2")
     fits = heads * values % config.width == 0
@@ -52,10 +52,10 @@ def whole_widths(config: Config) -> list[Message]:
 
 def check_steps(reading: ConfigReading) -> None:
     """Steps are softplus(…), kept within nothing; transformers 5 writes infinity as {"__float__": "Infinity"}."""
-    told = reading.theirs.get("time_step_limit") or (0.0, math.inf)
-    limits = [float(end["__float__"] if isinstance(end, dict) else end) for end in told]
+    limits = reading.hf_config.get("time_step_limit") or (0.0, math.inf)
+    limits = [float(limit["__float__"] if isinstance(limit, dict) else limit) for limit in limits]
     if limits != [0.0, math.inf]:
-        raise Foreign(
+        raise Unsupported(
             "{name} is {value} in this config.json: qkv reads it with {wanted} only",
             name="time_step_limit",
             value=repr(limits),
@@ -65,12 +65,12 @@ def check_steps(reading: ConfigReading) -> None:
 
 def check_activation(reading: ConfigReading) -> None:
     """The convolution has one only."""
-    word_of(reading.theirs.get("hidden_act", "silu"), {"swiglu": "silu"})
+    activation_name(reading.hf_config.get("hidden_act", "silu"), {"swiglu": "silu"})
 
 
 def read_heads(reading: ConfigReading) -> dict[str, Value]:
     """Return what would be attention's heads: as many as the mixer's, and as wide."""
-    return dict(n_head=reading.ours["n_state_head"], head_width=reading.ours["state_head_width"])
+    return dict(n_head=reading.settings["n_state_head"], head_width=reading.settings["state_head_width"])
 
 
 def expansion(config: Config) -> int:
@@ -80,34 +80,39 @@ def expansion(config: Config) -> int:
 
 
 SETTINGS: Table = (
-    written("architectures", ["Mamba2ForCausalLM"]),
-    required("use_conv_bias", True, written=True),
+    write_only("architectures", ["Mamba2ForCausalLM"]),
+    required("use_conv_bias", True, is_written=True),
     Rule(check_steps),
     Rule(check_activation, lambda config: dict(hidden_act="silu")),
-    always(mixer="mamba2"),
+    implied(mixer="mamba2"),
     Setting("vocab_size", "vocab"),
     Setting("hidden_size", "width"),
     Setting("num_hidden_layers", "n_layer"),
     Setting("num_heads", "n_state_head"),
     Setting("head_dim", "state_head_width"),
-    Rule(read_heads, named=dict(n_head="num_heads", head_width="head_dim")),
-    written("expand", expansion),
+    Rule(read_heads, hf_names=dict(n_head="num_heads", head_width="head_dim")),
+    write_only("expand", expansion),
     Setting("state_size", "state_width"),
     Setting("n_groups", "n_state_group"),
     Setting("conv_kernel", "taps"),
-    Setting("use_bias", "bias", False, TRUTH),
+    Setting("use_bias", "bias", False, BOOL),
     Setting("layer_norm_epsilon", "norm_eps", 1e-5),
     Setting("tie_word_embeddings", "tied", False),
-    Setting("max_position_embeddings", "context", UNSAID, empty=True),  # nothing to theirs, but ours knows it again
+    Setting(
+        "max_position_embeddings", "context", UNLIMITED, falsy_is_missing=True
+    ),  # nothing to theirs, but ours knows it again
 )
 
 
-def remembers(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def mixer_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one mixer."""
     biased = config.bias is True
-    named = {name: word for name, word in NAMES.items() if biased or name not in ("into.bias", "out.bias")}
-    lifted = {"convolution.weight": 1}
-    return [TensorRow(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in named.items()]
+    names = {name: hf_part for name, hf_part in NAMES.items() if biased or name not in ("into.bias", "out.bias")}
+    unit_axes = {"convolution.weight": 1}
+    return [
+        TensorRow(f"{prefix}.{name}", f"{hf_prefix}.{hf_part}", unit_axis=unit_axes.get(name))
+        for name, hf_part in names.items()
+    ]
 
 
 def rows(config: Config) -> list[TensorRow]:
@@ -117,16 +122,16 @@ def rows(config: Config) -> list[TensorRow]:
         TensorRow("decoder_norm.weight", "backbone.norm_f.weight"),
     ]
     for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"backbone.layers.{i}"
-        table += linear(f"{ours}.attention_norm", f"{theirs}.norm", bias=False)
-        table += remembers(config, f"{ours}.attention", f"{theirs}.mixer")
+        prefix, hf_prefix = f"decoder.{i}", f"backbone.layers.{i}"
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.norm", bias=False)
+        table += mixer_rows(config, f"{prefix}.attention", f"{hf_prefix}.mixer")
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
 MAMBA2 = Family(
     "Mamba-2",
     ("mamba2",),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

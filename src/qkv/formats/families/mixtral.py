@@ -14,24 +14,24 @@ from .setting_table import (
     WINDOW,
     ConfigReading,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
     Value,
-    always,
-    but,
-    only,
+    for_members,
+    implied,
     required,
     value_of,
-    written,
+    with_defaults,
+    write_only,
 )
 
 CLASSES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
-HOLDS: Holds = llama.HOLDS | PLAIN | dict(bias=(False,))
-del HOLDS["experts"]
-PARTS = dict(gate="gate_proj", up="up_proj", down="down_proj")
-WORDS = {"mixtral": dict(gate="w1", up="w3", down="w2"), "qwen3_moe": PARTS}  # the matrices of an expert
+SUPPORTED: Supported = llama.SUPPORTED | PLAIN | dict(bias=(False,))
+del SUPPORTED["experts"]
+QWEN_EXPERT = dict(gate="gate_proj", up="up_proj", down="down_proj")
+EXPERT_PARTS = {"mixtral": dict(gate="w1", up="w3", down="w2"), "qwen3_moe": QWEN_EXPERT}  # the matrices of an expert
 
 
 def member(config: Config) -> str:
@@ -41,25 +41,25 @@ def member(config: Config) -> str:
 
 def obstacles(config: Config) -> list[Message]:
     """Experts, and those that Mixtral can't tell apart."""
-    how = config.experts
-    if how is None:
+    experts = config.experts
+    if experts is None:
         return [need("experts={…}", None)]
-    wanted: dict[str, Value] = dict(shared=None, score="softmax", scale=1.0, groups=1, balance=False)
+    expected: dict[str, Value] = dict(shared=None, score="softmax", scale=1.0, groups=1, balance=False)
     if member(config) == "mixtral":
-        wanted |= dict(normed=True, layers="experts")
+        expected |= dict(normed=True, layers="experts")
     return [
-        need(f"experts.{name}={value!r}", repr(getattr(how, name)))
-        for name, value in wanted.items()
-        if getattr(how, name) != value
+        need(f"experts.{name}={value!r}", repr(getattr(experts, name)))
+        for name, value in expected.items()
+        if getattr(experts, name) != value
     ]
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer of a Qwen3-MoE; the rule is transformers' own."""
-    dense, every = reading.theirs.get("mlp_only_layers") or (), reading.theirs.get("decoder_sparse_step", 1)
-    layers = range(reading.ours["n_layer"])
-    words = tuple("dense" if i in dense or (i + 1) % every else "experts" for i in layers)
-    return {"experts.layers": layer_pattern(words)}
+    dense, every = reading.hf_config.get("mlp_only_layers") or (), reading.hf_config.get("decoder_sparse_step", 1)
+    layers = range(reading.settings["n_layer"])
+    layer_types = tuple("dense" if i in dense or (i + 1) % every else "experts" for i in layers)
+    return {"experts.layers": layer_pattern(layer_types)}
 
 
 def write_layers(config: Config) -> HfConfig:
@@ -70,7 +70,7 @@ def write_layers(config: Config) -> HfConfig:
 
 def read_window(reading: ConfigReading) -> dict[str, Value]:
     """Return Qwen3-MoE's window, which a file must switch on."""
-    window = reading.theirs.get("sliding_window") if reading.theirs.get("use_sliding_window") else None
+    window = reading.hf_config.get("sliding_window") if reading.hf_config.get("use_sliding_window") else None
     return dict(window=None if window is None else window - 1)
 
 
@@ -86,59 +86,61 @@ def expert_width(config: Config) -> int:
 
 
 SETTINGS: Table = (
-    written("architectures", lambda config: [CLASSES[member(config)]]),
+    write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("attention_bias", False),
-    *only(
+    *for_members(
         "mixtral",
-        *but(llama.SIZES, rms_norm_eps=1e-5),
+        *with_defaults(llama.SIZES, rms_norm_eps=1e-5),
         RotaryEntry({"rope_theta": 1e6}),
         Setting("sliding_window", "window", None, WINDOW),
-        Setting("num_local_experts", "experts.count", 8, second="num_experts"),
+        Setting("num_local_experts", "experts.count", 8, alias="num_experts"),
         Setting("num_experts_per_tok", "experts.per_token", 2),
-        written("intermediate_size", expert_width),
+        write_only("intermediate_size", expert_width),
     ),
-    *only(
+    *for_members(
         "qwen3_moe",
         *llama.SIZES,
         RotaryEntry(),
-        always(qk_norm="rms"),
+        implied(qk_norm="rms"),
         Rule(read_window, write_window, dict(window="sliding_window")),
-        written("attention_bias", False),
-        Setting("num_local_experts", "experts.count", 128, second="num_experts", also=("num_experts",)),
+        write_only("attention_bias", False),
+        Setting("num_local_experts", "experts.count", 128, alias="num_experts", extra_names=("num_experts",)),
         Setting("num_experts_per_tok", "experts.per_token", 8),
         Setting("moe_intermediate_size", "experts.hidden"),
         Setting("norm_topk_prob", "experts.normed", False),
         Rule(read_layers, write_layers),
     ),
-    llama.GATE,
+    llama.ACTIVATION,
 )
 
 
-def experts(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def expert_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one mixture."""
     assert config.experts is not None
-    return mixture(config.experts.count, WORDS[member(config)], ours, theirs)
+    return mixture_rows(config.experts.count, EXPERT_PARTS[member(config)], prefix, hf_prefix)
 
 
-def mixture(count: int, words: dict[str, str], ours: str, theirs: str) -> list[TensorRow]:
+def mixture_rows(count: int, hf_parts: dict[str, str], prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of a router and its experts; `words` are theirs for an expert's matrices."""
-    table = linear(f"{ours}.router", f"{theirs}.gate", bias=False)
+    table = linear(f"{prefix}.router", f"{hf_prefix}.gate", bias=False)
     for i in range(count):
-        for part, word in words.items():
-            table += linear(f"{ours}.experts.{i}.{part}", f"{theirs}.experts.{i}.{word}", bias=False)
+        for part, hf_part in hf_parts.items():
+            table += linear(f"{prefix}.experts.{i}.{part}", f"{hf_prefix}.experts.{i}.{hf_part}", bias=False)
     return table
 
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    think = "block_sparse_moe" if member(config) == "mixtral" else "mlp"
-    return llama.stack(config, {"attention": ("self_attn", llama.looks)}, think=think, experts=experts)
+    feed_forward = "block_sparse_moe" if member(config) == "mixtral" else "mlp"
+    return llama.decoder_rows(
+        config, {"attention": ("self_attn", llama.attention_rows)}, feed_forward=feed_forward, expert_rows=expert_rows
+    )
 
 
 MIXTRAL = Family(
     "Mixtral",
     tuple(CLASSES),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

@@ -1,11 +1,11 @@
 """OPT: a decoder with learned positions and ReLU; the one of 350 M has norms after each part and narrow word vectors."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, linear, plain_heads, zero_biases
-from .setting_table import TRUTH, Holds, Setting, Table, choice, required, words, written
+from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
+from .setting_table import BOOL, Setting, Supported, Table, activation_form, flag_form, required, write_only
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
-HOLDS: Holds = PLAIN | dict(
+SUPPORTED: Supported = PLAIN | dict(
     kind=("decoder",),
     position=("learned",),
     norm=("layer",),
@@ -19,25 +19,25 @@ HOLDS: Holds = PLAIN | dict(
     embedding_norm=(False,),
     head=("linear",),
 )
-del HOLDS["embedding_width"]
+del SUPPORTED["embedding_width"]
 UNUSED = 2  # lines before the first position
 
 
 SETTINGS: Table = (
-    written("architectures", ["OPTForCausalLM"]),
+    write_only("architectures", ["OPTForCausalLM"]),
     required("_remove_final_layer_norm", False),
     required("layer_norm_elementwise_affine", True),
     Setting("vocab_size", "vocab"),
     Setting("hidden_size", "width"),
-    Setting("word_embed_proj_dim", "embedding_width", None, empty=True),
+    Setting("word_embed_proj_dim", "embedding_width", None, falsy_is_missing=True),
     Setting("num_hidden_layers", "n_layer"),
     Setting("num_attention_heads", "n_head"),
     Setting("ffn_dim", "hidden"),
     Setting("max_position_embeddings", "context"),
-    Setting("activation_function", "feed_forward", "relu", words(ACTIVATIONS)),
-    Setting("do_layer_norm_before", "norm_place", True, choice("pre", "post")),
-    Setting("enable_bias", "bias", True, TRUTH),
-    Setting("dropout", "dropout", 0.1, also=("attention_dropout",)),
+    Setting("activation_function", "feed_forward", "relu", activation_form(ACTIVATIONS)),
+    Setting("do_layer_norm_before", "norm_place", True, flag_form("pre", "post")),
+    Setting("enable_bias", "bias", True, BOOL),
+    Setting("dropout", "dropout", 0.1, extra_names=("attention_dropout",)),
     Setting("tie_word_embeddings", "tied", True),
 )
 
@@ -57,13 +57,13 @@ def rows(config: Config) -> list[TensorRow]:
     if config.norm_place == "pre":
         table += linear("decoder_norm", "model.decoder.final_layer_norm", bias=True)
     for i in range(config.n_layer):
-        ours, theirs = f"decoder.{i}", f"model.decoder.layers.{i}"
+        prefix, hf_prefix = f"decoder.{i}", f"model.decoder.layers.{i}"
         for name in ("q", "k", "v", "out"):
-            table += linear(f"{ours}.attention.{name}", f"{theirs}.self_attn.{name}_proj", bias=bias)
-        table += linear(f"{ours}.attention_norm", f"{theirs}.self_attn_layer_norm", bias=True)
-        table += linear(f"{ours}.feed_forward.up", f"{theirs}.fc1", bias=bias)
-        table += linear(f"{ours}.feed_forward.down", f"{theirs}.fc2", bias=bias)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.final_layer_norm", bias=True)
+            table += linear(f"{prefix}.attention.{name}", f"{hf_prefix}.self_attn.{name}_proj", bias=bias)
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.self_attn_layer_norm", bias=True)
+        table += linear(f"{prefix}.feed_forward.up", f"{hf_prefix}.fc1", bias=bias)
+        table += linear(f"{prefix}.feed_forward.down", f"{hf_prefix}.fc2", bias=bias)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.final_layer_norm", bias=True)
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
@@ -75,8 +75,8 @@ def fill(config: Config, state: State) -> State:
 OPT = Family(
     "OPT",
     ("opt",),
-    HOLDS,
-    plain_heads,
+    SUPPORTED,
+    head_obstacles,
     SETTINGS,
     rows,
     fill,

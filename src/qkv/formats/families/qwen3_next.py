@@ -9,25 +9,25 @@ from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from .family import PLAIN, Family, TensorRow, need
 from .gemma import head_dim
-from .llama import HEAD, IGNORED, REPEATS, SILU_GATE, SIZES, looks, stack
+from .llama import HEAD, IGNORED, REPEATS, SILU, SIZES, attention_rows, decoder_rows
 from .rotary_settings import RotaryEntry
 from .setting_table import (
     ConfigReading,
-    Foreign,
     HfConfig,
-    Holds,
     Rule,
     Setting,
+    Supported,
     Table,
+    Unsupported,
     Value,
-    but,
     required,
     when,
-    written,
+    with_defaults,
+    write_only,
 )
 
-WORDS = {"delta": "linear_attention", "attention": "full_attention"}  # ours -> theirs
-HOLDS: Holds = dict(
+LAYER_TYPES = {"delta": "linear_attention", "attention": "full_attention"}  # ours -> theirs
+SUPPORTED: Supported = dict(
     kind=("decoder",),
     norm=("rms-centred",),
     norm_place=("pre",),
@@ -41,7 +41,7 @@ HOLDS: Holds = dict(
     position=("rotary",),
     qk_norm=("rms-centred",),
 )
-del HOLDS["rotary_fraction"]
+del SUPPORTED["rotary_fraction"]
 
 
 def obstacles(config: Config) -> list[Message]:
@@ -52,64 +52,66 @@ def obstacles(config: Config) -> list[Message]:
 
 def refuse_experts(reading: ConfigReading) -> None:
     """Refuse a mixture of experts, by the layers that have one; the rule is transformers' own."""
-    theirs, layers = reading.theirs, reading.ours["n_layer"]
-    count, every = theirs.get("num_experts", 512), theirs.get("decoder_sparse_step", 1)
-    dense = theirs.get("mlp_only_layers") or ()
+    hf_config, layers = reading.hf_config, reading.settings["n_layer"]
+    count, every = hf_config.get("num_experts", 512), hf_config.get("decoder_sparse_step", 1)
+    dense = hf_config.get("mlp_only_layers") or ()
     mixed = [i for i in range(layers) if count and i not in dense and (i + 1) % every == 0]
     if mixed:
         sentence = _(
             "{some} of {all} layers of this Qwen3-Next have a mixture of {count} experts for a feed-forward: qkv reads "
             "those with one feed-forward per layer (num_experts=0)"
         )
-        if "num_experts" not in theirs:
+        if "num_experts" not in hf_config:
             sentence = _(
                 "this config.json says nothing of num_experts, which is {count} by default in transformers: {some} of "
                 "{all} layers of this Qwen3-Next have a mixture of experts for a feed-forward, and qkv reads those with "
                 "one feed-forward per layer (num_experts=0)"
             )
-        raise Foreign(sentence, some=len(mixed), all=layers, count=count)
+        raise Unsupported(sentence, some=len(mixed), all=layers, count=count)
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
     """Return what stands in each layer; where a file doesn't say, every fourth attends."""
-    theirs, layers = reading.theirs, reading.ours["n_layer"]
-    every = theirs.get("full_attention_interval") or 4
-    usual = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
-    told = theirs.get("layer_types") or usual
-    known = {word: ours for ours, word in WORDS.items()}
-    if strange := next((word for word in told if word not in known), None):
-        raise Foreign(
+    hf_config, layers = reading.hf_config, reading.settings["n_layer"]
+    every = hf_config.get("full_attention_interval") or 4
+    default = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
+    layer_types = hf_config.get("layer_types") or default
+    names = {layer_type: mixer for mixer, layer_type in LAYER_TYPES.items()}
+    if unknown_type := next((layer_type for layer_type in layer_types if layer_type not in names), None):
+        raise Unsupported(
             "layer_types names {word!r} in this config.json, which qkv doesn't know: it reads {known}",
-            word=strange,
-            known=all_of(known),
+            word=unknown_type,
+            known=all_of(names),
         )
-    if len(told) != layers:
-        raise Foreign(
+    if len(layer_types) != layers:
+        raise Unsupported(
             "layer_types has length {count} in this config.json, but num_hidden_layers is {layers}: give one word for "
             "each layer",
-            count=len(told),
+            count=len(layer_types),
             layers=layers,
         )
-    if "full_attention" not in told:
-        raise Foreign("no layer of this {family} attends, and qkv reads those in which some do", family="Qwen3-Next")
-    return dict(mixer=layer_pattern(tuple(known[word] for word in told)))
+    if "full_attention" not in layer_types:
+        raise Unsupported(
+            "no layer of this {family} attends, and qkv reads those in which some do", family="Qwen3-Next"
+        )
+    return dict(mixer=layer_pattern(tuple(names[layer_type] for layer_type in layer_types)))
 
 
 def write_layers(config: Config) -> HfConfig:
     """Return transformers' word for each."""
-    return dict(layer_types=[WORDS[word] for word in config.mixers])
+    return dict(layer_types=[LAYER_TYPES[mixer] for mixer in config.mixers])
 
 
 SETTINGS: Table = (
-    written("architectures", ["Qwen3NextForCausalLM"]),
-    required("attention_bias", False, written=True),
+    write_only("architectures", ["Qwen3NextForCausalLM"]),
+    required("attention_bias", False, is_written=True),
     required("attn_output_gate", True),
-    *but(SIZES, head_dim=head_dim),
-    SILU_GATE,
+    *with_defaults(SIZES, head_dim=head_dim),
+    SILU,
     Rule(refuse_experts, lambda config: dict(num_experts=0, num_experts_per_tok=0, mlp_only_layers=[])),
     Rule(read_layers, write_layers, dict(mixer="layer_types")),
     *when(
-        lambda reading: "delta" in reading.ours["mixer"],
+        lambda reading: "delta" in reading.settings["mixer"],
         Setting("linear_key_head_dim", "state_width"),
         Setting("linear_num_value_heads", "n_state_head"),
         Setting("linear_value_head_dim", "state_head_width"),
@@ -120,30 +122,38 @@ SETTINGS: Table = (
 )
 
 
-def overwrites(config: Config, ours: str, theirs: str) -> list[TensorRow]:
+def delta_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     """The rows of one layer of the delta rule: q, k, v and gate are woven key head by key head, and so are the rates."""
     heads, values, groups, keys = config.state_sizes("delta")
-    each, qkv, rates = heads // groups, f"{ours}.qkv.weight", f"{ours}.rates.weight"
-    inputs = (qkv, qkv, qkv, f"{ours}.gate.weight")
-    lifted = {"convolution.weight": 1}
+    heads_per_group, qkv, rates = heads // groups, f"{prefix}.qkv.weight", f"{prefix}.rates.weight"
+    inputs = (qkv, qkv, qkv, f"{prefix}.gate.weight")
+    unit_axes = {"convolution.weight": 1}
     return [
         TensorRow(
-            inputs, f"{theirs}.in_proj_qkvz.weight", groups=groups, sizes=(keys, keys, each * values, each * values)
+            inputs,
+            f"{hf_prefix}.in_proj_qkvz.weight",
+            groups=groups,
+            sizes=(keys, keys, heads_per_group * values, heads_per_group * values),
         ),
-        TensorRow((rates, rates), f"{theirs}.in_proj_ba.weight", groups=groups, sizes=(each, each)),
-        *(TensorRow(f"{ours}.{name}", f"{theirs}.{word}", lifted=lifted.get(name)) for name, word in NAMES.items()),
+        TensorRow(
+            (rates, rates), f"{hf_prefix}.in_proj_ba.weight", groups=groups, sizes=(heads_per_group, heads_per_group)
+        ),
+        *(
+            TensorRow(f"{prefix}.{name}", f"{hf_prefix}.{hf_part}", unit_axis=unit_axes.get(name))
+            for name, hf_part in NAMES.items()
+        ),
     ]
 
 
 def rows(config: Config) -> list[TensorRow]:
     """Where each tensor lies."""
-    return stack(config, {"attention": ("self_attn", looks), "delta": ("linear_attn", overwrites)})
+    return decoder_rows(config, {"attention": ("self_attn", attention_rows), "delta": ("linear_attn", delta_rows)})
 
 
 QWEN3_NEXT = Family(
     "Qwen3-Next",
     ("qwen3_next",),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,

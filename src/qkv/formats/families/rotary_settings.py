@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 
 from ...i18n import all_of
 from ...model.config import Config
-from .setting_table import ConfigReading, Entry, Foreign, HfConfig, Pairs, Unread, Value, insist, value_of
+from .setting_table import (
+    ConfigReading,
+    Entry,
+    HfConfig,
+    Pairs,
+    Unsupported,
+    UnsupportedValue,
+    Value,
+    require,
+    value_of,
+)
 
 # Rotary scaling: our word for the kind -> our name of each number -> theirs.
 SCALING = {
@@ -35,43 +45,43 @@ SCALING = {
 NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what is said of the angles and must be so
 
 
-def _unchanged(theirs: HfConfig) -> HfConfig:
-    return theirs
+def _unchanged(hf_config: HfConfig) -> HfConfig:
+    return hf_config
 
 
 @dataclass(frozen=True)
 class RotaryEntry(Entry):
     """The entry of a layout with rotary angles."""
 
-    usual: HfConfig = field(default_factory=dict)  # of the keys beside the table, where a file is silent
+    defaults: HfConfig = field(default_factory=dict)  # of the keys beside the table, where a file is silent
     share: float | None = None  # of a head, where a file is silent; None: all of it is turned, whatever the file
     share_name: str = "partial_rotary_factor"  # what says the share beside the table; "": nothing
     base_name: str = "rope_theta"
-    respell: Callable[[HfConfig], HfConfig] = _unchanged  # old words into new ones
+    normalise: Callable[[HfConfig], HfConfig] = _unchanged  # old words into new ones
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
         """Return ours: from the table, or from what stands beside it."""
-        theirs = self.usual | self.respell(reading.theirs)
+        hf_config = self.defaults | self.normalise(reading.hf_config)
         share: Value = 1.0 if self.share is None else self.share
-        theirs.setdefault("rope_theta", theirs.get(self.base_name, 10000.0))
+        hf_config.setdefault("rope_theta", hf_config.get(self.base_name, 10000.0))
         if self.share is None:
-            insist(theirs, dict(partial_rotary_factor=1.0))
+            require(hf_config, dict(partial_rotary_factor=1.0))
         else:
-            share = rotary_table(theirs).get("partial_rotary_factor", theirs.get(self.share_name, share))
-        return read_rotary(theirs, share) | dict(rotary_fraction=share)
+            share = rotary_table(hf_config).get("partial_rotary_factor", hf_config.get(self.share_name, share))
+        return read_rotary(hf_config, share) | dict(rotary_fraction=share)
 
     def write(self, config: Config) -> HfConfig:
         """Return theirs, with the share for a layout that turns a part if nothing is said."""
-        return write_rotary(config, said=self.share is not None)
+        return write_rotary(config, with_share=self.share is not None)
 
     def names(self) -> Pairs:
         """The names that messages use: in the table, or beside it."""
         pairs = dict(rope_theta="rotary_base", partial_rotary_factor="rotary_fraction")
         pairs |= {self.base_name: "rotary_base", self.share_name: "rotary_fraction"}
-        return [(ours, theirs) for theirs, ours in pairs.items()]
+        return [(name, hf_name) for hf_name, name in pairs.items()]
 
 
-def write_rotary(config: Config, said: bool = False) -> HfConfig:
+def write_rotary(config: Config, with_share: bool = False) -> HfConfig:
     """Return the angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling).
 
     `said`: with the share of a head that is turned.
@@ -80,7 +90,7 @@ def write_rotary(config: Config, said: bool = False) -> HfConfig:
     if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
         width = int(value_of(config, "head_width") * config.rotary.fraction)
         base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
-    share = {"partial_rotary_factor": config.rotary.fraction} if said else {}
+    share = {"partial_rotary_factor": config.rotary.fraction} if with_share else {}
     table: HfConfig | None = None
     if scaling is not None:
         names = SCALING[scaling["kind"]]
@@ -93,46 +103,46 @@ def write_rotary(config: Config, said: bool = False) -> HfConfig:
     )
 
 
-def rotary_table(theirs: HfConfig) -> HfConfig:
+def rotary_table(hf_config: HfConfig) -> HfConfig:
     """Return what is said of the angles: of two tables transformers takes rope_scaling, and nothing of the other."""
-    told = theirs.get("rope_scaling") or theirs.get("rope_parameters") or {}
-    return {name: value for name, value in told.items() if value is not None}
+    rope = hf_config.get("rope_scaling") or hf_config.get("rope_parameters") or {}
+    return {name: value for name, value in rope.items() if value is not None}
 
 
-def read_rotary(theirs: HfConfig, share: float = 1.0) -> dict[str, Value]:
+def read_rotary(hf_config: HfConfig, share: float = 1.0) -> dict[str, Value]:
     """Return the base and the scaling; numbers that are not in the table are looked for beside it.
 
     `share` of a head is turned, for a layout that turns a part.
     """
-    told = rotary_table(theirs)
-    base = float(told.pop("rope_theta", theirs.get("rope_theta", 10000.0)))
-    old_name = told.pop("type", "default")
-    kind = told.pop("rope_type", old_name)
-    insist(told, NEUTRAL | {"partial_rotary_factor": share})
-    told = {name: value for name, value in told.items() if name not in NEUTRAL}
+    rope = rotary_table(hf_config)
+    base = float(rope.pop("rope_theta", hf_config.get("rope_theta", 10000.0)))
+    old_name = rope.pop("type", "default")
+    kind = rope.pop("rope_type", old_name)
+    require(rope, NEUTRAL | {"partial_rotary_factor": share})
+    rope = {name: value for name, value in rope.items() if name not in NEUTRAL}
     if kind == "default":
         return dict(rotary_base=base, rotary_scaling=None)
     if kind not in SCALING:
-        problem = Unread(
+        problem = UnsupportedValue(
             "rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING)
         )
-        problem.cure = lambda told: told | {"rope_scaling": None, "rope_parameters": None}
+        problem.repair = lambda hf_config: hf_config | {"rope_scaling": None, "rope_parameters": None}
         raise problem
-    longest = theirs["max_position_embeddings"]
+    context = hf_config["max_position_embeddings"]
     if "original" in SCALING[kind]:
         name = "original_max_position_embeddings"
-        told[name] = theirs.get(name) or told.get(name) or longest
-    factor = told.pop("factor", None) if kind == "longrope" else None
-    ours = {name: told.pop(word) for name, word in SCALING[kind].items() if word in told}
+        rope[name] = hf_config.get(name) or rope.get(name) or context
+    factor = rope.pop("factor", None) if kind == "longrope" else None
+    scaling = {name: rope.pop(hf_name) for name, hf_name in SCALING[kind].items() if hf_name in rope}
     if kind == "dynamic":
-        ours["original"] = longest
+        scaling["original"] = context
     if kind == "longrope":
-        ours.setdefault("stretch", long_stretch(factor or longest / ours["original"], ours["original"]))
-    if told:
-        raise Foreign(
-            "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(told))
+        scaling.setdefault("stretch", long_stretch(factor or context / scaling["original"], scaling["original"]))
+    if rope:
+        raise Unsupported(
+            "rotary scaling {kind!r} with {names} is more than qkv knows", kind=kind, names=all_of(sorted(rope))
         )
-    return dict(rotary_base=base, rotary_scaling={"kind": kind, **ours})
+    return dict(rotary_base=base, rotary_scaling={"kind": kind, **scaling})
 
 
 def long_stretch(factor: float, original: int) -> float:

@@ -6,13 +6,25 @@ has a gate and a head of its own.
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import Family, TensorRow, linear, need, unshared_heads
-from .setting_table import SIDES, ConfigReading, Form, HfConfig, Holds, Rule, Setting, Table, Value, when, word_of
+from .family import Family, TensorRow, linear, need, shared_head_obstacles
+from .setting_table import (
+    ENCODER_DECODER,
+    ConfigReading,
+    Form,
+    HfConfig,
+    Rule,
+    Setting,
+    Supported,
+    Table,
+    Value,
+    activation_name,
+    when,
+)
 
 SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
 GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
 ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in one word
-HOLDS: Holds = dict(
+SUPPORTED: Supported = dict(
     kind=("encoder-decoder", "encoder"),
     position=("relative",),
     norm=("rms",),
@@ -40,51 +52,55 @@ HOLDS: Holds = dict(
 
 def obstacles(config: Config) -> list[Message]:
     """Whether states are made smaller before the head hangs on whether that is the embedding's matrix."""
-    both = config.kind == "encoder-decoder"
-    wanted = config.width**-0.5 if config.embedding.tied and both else 1.0
-    found = unshared_heads(config)
-    if config.output.head != ("linear" if both else "none"):
-        found.append(need(f"head={'linear' if both else 'none'!r}", repr(config.output.head)))
+    is_seq2seq = config.kind == "encoder-decoder"
+    output_scale = config.width**-0.5 if config.embedding.tied and is_seq2seq else 1.0
+    needed = shared_head_obstacles(config)
+    if config.output.head != ("linear" if is_seq2seq else "none"):
+        needed.append(need(f"head={'linear' if is_seq2seq else 'none'!r}", repr(config.output.head)))
     if config.embedding.token_types:
-        found.append(need("token_types=0", config.embedding.token_types))
-    if config.output.scale != wanted:
-        found.append(need(f"output_scale={wanted!r}", repr(config.output.scale)))
-    return found
+        needed.append(need("token_types=0", config.embedding.token_types))
+    if config.output.scale != output_scale:
+        needed.append(need(f"output_scale={output_scale!r}", repr(config.output.scale)))
+    return needed
 
 
-def alone(reading: ConfigReading) -> bool:
+def is_encoder_only(reading: ConfigReading) -> bool:
     """Is it an encoder alone? Then no tensor is of a decoder."""
-    both = reading.theirs.get("is_encoder_decoder", True)
-    return not both and not any(name.startswith("decoder.") for name in reading.tensors)
+    is_seq2seq = reading.hf_config.get("is_encoder_decoder", True)
+    return not is_seq2seq and not any(name.startswith("decoder.") for name in reading.tensors)
 
 
 def read_sides(reading: ConfigReading) -> dict[str, Value]:
     """Return what it is, and its head."""
-    return dict(kind="encoder", head="none") if alone(reading) else dict(kind="encoder-decoder", head="linear")
+    return (
+        dict(kind="encoder", head="none") if is_encoder_only(reading) else dict(kind="encoder-decoder", head="linear")
+    )
 
 
 def write_sides(config: Config) -> HfConfig:
     """Return transformers' class for it."""
-    both = config.kind == "encoder-decoder"
-    return dict(architectures=["T5ForConditionalGeneration" if both else "T5EncoderModel"], is_encoder_decoder=both)
+    is_seq2seq = config.kind == "encoder-decoder"
+    return dict(
+        architectures=["T5ForConditionalGeneration" if is_seq2seq else "T5EncoderModel"], is_encoder_decoder=is_seq2seq
+    )
 
 
 def read_activation(reading: ConfigReading) -> dict[str, Value]:
     """Return the feed-forward: transformers obeys what a file says in detail, if it says that too."""
-    theirs = reading.theirs
-    word = theirs.get("feed_forward_proj", "relu" if reading.member == "t5" else "gated-gelu")
-    gated, name = word.startswith("gated-"), word.split("-")[-1]
-    if word == "gated-gelu":
+    hf_config = reading.hf_config
+    activation = hf_config.get("feed_forward_proj", "relu" if reading.member == "t5" else "gated-gelu")
+    gated, name = activation.startswith("gated-"), activation.split("-")[-1]
+    if activation == "gated-gelu":
         name = "gelu_new"
-    gated, name = theirs.get("is_gated_act", gated), theirs.get("dense_act_fn", name)
-    return dict(feed_forward=word_of(name, GATED if gated else SINGLE))
+    gated, name = hf_config.get("is_gated_act", gated), hf_config.get("dense_act_fn", name)
+    return dict(feed_forward=activation_name(name, GATED if gated else SINGLE))
 
 
 def read_head(reading: ConfigReading) -> dict[str, Value]:
     """Return whether the head is tied and scaled, which is not to be trusted: transformers 5 calls every one tied."""
-    theirs, first = reading.theirs, reading.member == "t5"
-    scaled = bool(theirs.get("scale_decoder_outputs", theirs.get("tie_word_embeddings") is not False)) and first
-    scale = reading.ours["width"] ** -0.5 if scaled and not alone(reading) else 1.0
+    hf_config, first = reading.hf_config, reading.member == "t5"
+    scaled = bool(hf_config.get("scale_decoder_outputs", hf_config.get("tie_word_embeddings") is not False)) and first
+    scale = reading.settings["width"] ** -0.5 if scaled and not is_encoder_only(reading) else 1.0
     return dict(tied="lm_head.weight" not in reading.tensors or scaled, output_scale=scale)
 
 
@@ -93,18 +109,18 @@ def write_head(config: Config) -> HfConfig:
     return dict(tie_word_embeddings=config.embedding.tied, scale_decoder_outputs=config.embedding.tied)
 
 
-OF_A_DECODER = Form(lambda value, reading: None if alone(reading) else value, lambda value, config: value)
+DECODER_ONLY = Form(lambda value, reading: None if is_encoder_only(reading) else value, lambda value, config: value)
 SETTINGS: Table = (
-    *when(lambda reading: not alone(reading), SIDES),
+    *when(lambda reading: not is_encoder_only(reading), ENCODER_DECODER),
     Rule(read_sides, write_sides),
     Setting("vocab_size", "vocab"),
     Setting("d_model", "width"),
     Setting("d_kv", "head_width"),
     Setting("d_ff", "hidden"),
     Setting("num_layers", "n_layer"),
-    Setting("num_decoder_layers", "n_decoder_layer", None, OF_A_DECODER, empty=True),
+    Setting("num_decoder_layers", "n_decoder_layer", None, DECODER_ONLY, falsy_is_missing=True),
     Setting("num_heads", "n_head"),
-    Setting("n_positions", "context", 512, empty=True),
+    Setting("n_positions", "context", 512, falsy_is_missing=True),
     Setting("relative_attention_num_buckets", "relative_buckets", 32),
     Setting("relative_attention_max_distance", "relative_distance", 128),
     Rule(read_activation, lambda config: dict(feed_forward_proj=ACTIVATIONS[config.feed_forward])),
@@ -129,16 +145,16 @@ def rows(config: Config) -> list[TensorRow]:
         ]
         parts = [("attention", "SelfAttention"), ("cross", "EncDecAttention")][: 1 + (side == "decoder")]
         for i in range(layers):
-            for number, (part, word) in enumerate(parts):
-                ours, theirs = f"{side}.{i}.{part}", f"{side}.block.{i}.layer.{number}"
-                for letter, name in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "out")):
-                    table += linear(f"{ours}.{name}", f"{theirs}.{word}.{letter}", bias=False)
-                table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
-            ours, theirs = f"{side}.{i}.feed_forward", f"{side}.block.{i}.layer.{len(parts)}"
-            words = dict(gate="wi_0", up="wi_1", down="wo") if config.gated else dict(up="wi", down="wo")
-            for part, word in words.items():
-                table += linear(f"{ours}.{part}", f"{theirs}.DenseReluDense.{word}", bias=False)
-            table += linear(f"{ours}_norm", f"{theirs}.layer_norm", bias=False)
+            for number, (part, hf_part) in enumerate(parts):
+                prefix, hf_prefix = f"{side}.{i}.{part}", f"{side}.block.{i}.layer.{number}"
+                for letter, own_part in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "out")):
+                    table += linear(f"{prefix}.{own_part}", f"{hf_prefix}.{hf_part}.{letter}", bias=False)
+                table += linear(f"{prefix}_norm", f"{hf_prefix}.layer_norm", bias=False)
+            prefix, hf_prefix = f"{side}.{i}.feed_forward", f"{side}.block.{i}.layer.{len(parts)}"
+            hf_parts = dict(gate="wi_0", up="wi_1", down="wo") if config.gated else dict(up="wi", down="wo")
+            for part, hf_part in hf_parts.items():
+                table += linear(f"{prefix}.{part}", f"{hf_prefix}.DenseReluDense.{hf_part}", bias=False)
+            table += linear(f"{prefix}_norm", f"{hf_prefix}.layer_norm", bias=False)
     return table + [TensorRow("head.weight", "lm_head.weight")] * (
         not config.embedding.tied and config.output.head == "linear"
     )
@@ -150,7 +166,7 @@ IGNORED = r"^(encoder|decoder)\.embed_tokens\.weight$|^lm_head\.weight$|EncDecAt
 T5 = Family(
     "T5",
     ("t5", "mt5"),
-    HOLDS,
+    SUPPORTED,
     obstacles,
     SETTINGS,
     rows,
