@@ -208,7 +208,7 @@ BROKEN = {
     "no B": ({FIRST.format("B"): None}, r"lora_B.weight is \(0, 0\)"),
     "whole numbers": ({FIRST.format("A"): torch.zeros(2, 24, dtype=torch.int64)}, "holds int64"),
     "truth values": ({FIRST.format("B"): torch.zeros(24, 2, dtype=torch.bool)}, "holds bool"),
-    "NaN": ({FIRST.format("A"): torch.full((2, 24), torch.nan)}, "no numbers"),
+    "NaN": ({FIRST.format("A"): torch.full((2, 24), torch.nan)}, "not finite"),
     "a norm": ({FIRST.format("A").replace("self_attn.q_proj", "input_layernorm"): torch.zeros(2, 24)}, "not a linear"),
     "an embedding": (
         {"base_model.model.model.embed_tokens.lora_A.weight": torch.zeros(2, 24)},
@@ -216,7 +216,7 @@ BROKEN = {
     ),
     "an embedding as peft has it": (
         {"base_model.model.model.embed_tokens.lora_embedding_A": torch.zeros(2, 37)},
-        "lora_embedding_A, and this model has no such place",
+        "lora_embedding_A, which this model lacks",
     ),
     "a whole norm of another shape": ({"base_model.model.model.norm.weight": torch.tensor(1.0)}, r"is \(\), \(24,\)"),
 }

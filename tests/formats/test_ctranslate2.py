@@ -119,9 +119,9 @@ def test_the_vocabulary_ends_in_the_padding_that_the_file_leaves_out(tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"decoder/pre_norm": np.int8(1)}, "no Marian translator.* decoder/pre_norm is 1, not 0"),
+        ({"decoder/pre_norm": np.int8(1)}, "not a Marian translator.* decoder/pre_norm is 1, not 0"),
         ({"decoder/alibi": np.int8(1)}, "decoder/alibi is 1"),
-        ({"encoder/num_heads": np.float32(3)}, "no single integer"),
+        ({"encoder/num_heads": np.float32(3)}, "not a single integer"),
         ({"encoder/num_heads": np.int16(7)}, "heads"),
         ({"encoder/num_heads": np.int16(0)}, "model.bin"),
         ({"decoder/position_encodings/encodings": np.zeros((64, 24), np.float32)}, "position_encodings"),
@@ -147,12 +147,12 @@ def test_headers_that_lie(tmp_path):
     for raw, message in (
         (b"", "empty"),
         (good[:3], "promises"),
-        (struct.pack("<I", 77) + good[4:], "version 77, not 2 to 6"),
+        (struct.pack("<I", 77) + good[4:], "version is 77, not 2 to 6"),
         (good[:4] + struct.pack("<H", 60000) + good[6:300], "promises 60000"),
         (good.replace(b"TransformerSpec", b"WhisperSpecXXXX"), "WhisperSpec"),
         (good[:26] + b"\xff\xff\xff\xff" + good[30:], "promises 4294967295 × 8 bytes"),
         (good[: at + 1] + b"\xff\xff\xff\xff" + good[at + 5 :], r"is \(4294967295,\) and has"),
-        (good[:at] + b"\xff" + good[at + 1 :], "promises|no known type"),
+        (good[:at] + b"\xff" + good[at + 1 :], "promises|unknown type"),
         (good[:-10], "promises"),
         (
             good.replace(b"encoder/embeddings_0/weight", b"encoder/embeddings_9/weight"),

@@ -1050,11 +1050,11 @@ UNREADABLE = {
     "padding that is not 1": ("roberta", dict(pad_token_id=0), "pad_token_id is 0 in this config.json"),
     "a RoBERTa with another activation": ("roberta", dict(hidden_act="relu"), "hidden_act is 'relu'"),
     "sides of different width": ("bart", dict(decoder_ffn_dim=24), "encoder_ffn_dim and decoder_ffn_dim differ"),
-    "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' has no word in qkv"),
+    "a strange gate": ("t5 1.1", dict(dense_act_fn="mish"), "activation 'mish' is not supported"),
     "a convolution without its bias": ("mamba2", dict(use_conv_bias=False), "use_conv_bias is False"),
     "steps that are kept within limits": ("bamba", dict(time_step_limit=[0.0, 0.1]), "time_step_limit is .*0.1"),
     "steps of Mamba-2 within limits": ("mamba2", dict(time_step_limit=[0.001, 0.1]), "time_step_limit is .*0.1"),
-    "an activation of mixers": ("mamba2", dict(hidden_act="gelu"), "activation 'gelu' has no word in qkv"),
+    "an activation of mixers": ("mamba2", dict(hidden_act="gelu"), "activation 'gelu' is not supported"),
     "some biases": ("bamba", dict(mlp_bias=True), "mlp_bias is True"),
     "a Bamba that never attends": ("bamba", dict(attn_layer_indices=[]), "no layer of this Bamba attends"),
     "a Bamba whose attention lies beyond its last layer": (
@@ -1100,7 +1100,11 @@ UNREADABLE = {
         "^layer_types has length 1 in this config.json, but num_hidden_layers is 5",
     ),
     "states of another width": ("qwen3-next", dict(linear_key_head_dim=6), r"in_proj_qkvz.weight is \(114, 24\)"),
-    "a layer more": ("llama 2", dict(num_hidden_layers=4), r"no whole LLaMA: missing model\.layers\.3\..* and 4 more"),
+    "a layer more": (
+        "llama 2",
+        dict(num_hidden_layers=4),
+        r"not a complete LLaMA: missing model\.layers\.3\..* and 4 more",
+    ),
     "a layer less": ("t5 1.0", dict(num_decoder_layers=2), r"there is also decoder\.block\.2\."),
 }
 

@@ -280,7 +280,7 @@ LIES = {
         "no setting has the type 9",
     ),
     "a type that isn't": (head(settings=1, rest=text("a") + struct.pack("<I", 77) + bytes(90)), "type 77"),
-    "a key twice": (head(settings=2, rest=(text("a") + struct.pack("<IB", 0, 1)) * 2), "'a' is there twice"),
+    "a key twice": (head(settings=2, rest=(text("a") + struct.pack("<IB", 0, 1)) * 2), "'a' appears twice"),
     "no settings": (head(), "None, which qkv does not know"),
     "five dimensions": (head(tensors=1, rest=text("t") + struct.pack("<I", 5) + bytes(90)), "5 dimensions"),
     "a strange alignment": (
@@ -307,14 +307,14 @@ def tensor_row(name, shape, kind, offset):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([("a", (8,), 0, 0), ("b", (8,), 0, 0)], "lies over another"),
+        ([("a", (8,), 0, 0), ("b", (8,), 0, 0)], "overlaps another"),
         ([("a", (8,), 0, 4096)], "ends at byte"),
         ([("a", (1 << 40, 1 << 40), 0, 0)], "ends at byte"),
         ([("a", (1 << 63, 2), 0, 0)], "ends at byte"),
         ([("a", (0,), 0, 0)], "can't be"),
         ([("a", (33,), 8, 0)], "can't be"),
         ([("a", (8,), 0, 5)], "can't be"),
-        ([("a", (8,), 0, 0), ("a", (8,), 0, 32)], "is there twice"),
+        ([("a", (8,), 0, 0), ("a", (8,), 0, 32)], "appears twice"),
         ([("a", (8,), 999, 0)], "type 999"),
     ],
 )

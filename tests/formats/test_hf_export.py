@@ -536,13 +536,13 @@ UNREADABLE = {
     "another family": (dict(model_type="lama"), "'lama' is not one of llama, .*did you mean 'llama'"),
     "proportional rotary": (
         dict(rope_parameters=dict(rope_type="proportional", factor=2.0)),
-        "'proportional' has no word in qkv: it knows linear",
+        "'proportional' is not supported: qkv reads linear",
     ),
     "yarn with more": (
         dict(rope_parameters=dict(rope_type="yarn", factor=2.0, original_max_position_embeddings=9, truncate=False)),
         "truncate is False in this config.json: qkv reads it with True only",
     ),
-    "a strange activation": (dict(hidden_act="mish"), "activation 'mish' has no word in qkv: it knows silu, gelu"),
+    "a strange activation": (dict(hidden_act="mish"), "activation 'mish' is not supported: qkv reads silu, gelu"),
     "two numbers of experts": (
         dict(model_type="mixtral", num_local_experts=4, num_experts=5),
         "num_local_experts and num_experts differ",
@@ -567,13 +567,13 @@ def test_unsupported_hf_configs_are_refused(case):
 
 def test_missing_or_extra_weights_are_refused():
     config, tensors = hf_checkpoint()
-    with pytest.raises(ValueError, match=r"no whole LLaMA: missing model\.norm\.weight"):
+    with pytest.raises(ValueError, match=r"not a complete LLaMA: missing model\.norm\.weight"):
         from_hf(config, {name: tensor for name, tensor in tensors.items() if name != "model.norm.weight"})
     with pytest.raises(ValueError, match="there is also extra"):
         from_hf(config, tensors | {"extra": torch.zeros(1)})
     from_hf(config, tensors | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(3)})
     del config["hidden_size"]
-    with pytest.raises(ValueError, match="says nothing of 'hidden_size', which a llama needs"):
+    with pytest.raises(ValueError, match="lacks 'hidden_size', which a llama needs"):
         from_hf(config, tensors)
 
 

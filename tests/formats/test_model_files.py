@@ -57,9 +57,9 @@ def test_weights_that_nothing_reads_are_refused():
     state = {name: tensor.clone() for name, tensor in tensor_files.weights_of(model).items()} | {
         "more.weight": torch.ones(2)
     }
-    with pytest.raises(Problem, match=r"leaves no place for \(more\.weight\)") as refusal:
+    with pytest.raises(Problem, match=r"does not have \(more\.weight\)") as refusal:
         model_files.assign("here", model_files.empty_model(model.config), state, torch.float64)
-    assert "没有位置" in refusal.value.say("zh")
+    assert "配置里没有的权重" in refusal.value.say("zh")
 
 
 @pytest.mark.parametrize("name", ["x" * 1_000_000, "x/" * 5_000 + "x", "hf:" + "x" * 1000 + "/y", "x\0y"], ids=len)

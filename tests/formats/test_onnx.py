@@ -63,9 +63,9 @@ def initializer(name, array, **more):
         (_field(5, _field(2, 1) + _field(8, "x.weight") + _field(14, 1)), "lie in another file"),
         (_field(5, 3), "a number stands where"),
         (_field(1, 3), "a number stands where"),
-        (b"\x0b", "no number of protobuf"),
-        (b"\x80" * 11, "no number of protobuf"),
-        (_field(5, b"\x4a\xff\x01"), "no number of protobuf"),
+        (b"\x0b", "not a protobuf number"),
+        (b"\x80" * 11, "not a protobuf number"),
+        (_field(5, b"\x4a\xff\x01"), "not a protobuf number"),
     ],
 )
 def test_a_damaged_file_is_refused(more, message, tmp_path):

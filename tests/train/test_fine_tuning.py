@@ -111,10 +111,10 @@ def test_a_base_is_needed_only_until_something_is_kept(made, tmp_path):
     other.train()
     shutil.rmtree(base)
     assert runs.resume(tmp_path / "late").state["step"] == 0
-    with pytest.raises(Problem, match=r"goes on from .*base, which can't be opened: there is no model"):
+    with pytest.raises(Problem, match=r"was trained from .*base, which can't be opened: there is no model"):
         runs.resume(tmp_path / "early")
     shutil.copytree(tmp_path / "other", base)
-    with pytest.raises(Problem, match="whose weights are no longer those it was begun with"):
+    with pytest.raises(Problem, match="whose weights have changed since"):
         runs.resume(tmp_path / "early")
 
 
@@ -249,7 +249,7 @@ def test_a_base_that_changed_is_no_base_for_what_was_learned_beside_it(made, tmp
     shutil.rmtree(base)
     shutil.copytree(tmp_path / "other", base)
     for again in (load, runs.resume):
-        with pytest.raises(Problem, match="whose weights are no longer those"):
+        with pytest.raises(Problem, match="whose weights have changed since"):
             again(tmp_path / "run")
 
 

@@ -1,11 +1,11 @@
-"""Low-rank adapters (LoRA): a model learns a little beside its weights, which stay as they are.
+"""Low-rank adapters (LoRA): small trained matrices beside frozen weights.
 
-    y = W·x + b + scale·B·(A·x)        W (O, I) frozen; A (R, I) and B (O, R) learn; scale is alpha / R
+    y = W·x + b + scale·B·(A·x)        W (O, I) frozen; A (R, I) and B (O, R) trained; scale = alpha / R
 
-B begins at 0, so that nothing is changed before the first step. Merged, W + scale·B·A is a plain matrix again. Saved alone an
-adapter takes a few MB, as `peft` keeps it: adapter_config.json and adapter_model.safetensors, under the names that transformers
-has for the matrices, or under ours where no published layout holds the model. A layout may stack several of our matrices into
-one (GPT-2's q, k and v): then their A stand one above the other, and their B along a diagonal.
+B starts at 0, so the first forward pass is unchanged. Merging gives the plain matrix W + scale·B·A. An adapter is saved
+as `peft` saves it, in adapter_config.json and adapter_model.safetensors, under transformers' names, or under qkv's
+where no published layout fits the model. Where a layout stacks several of our matrices (GPT-2's q, k and v), their A
+are stacked and their B form a block-diagonal matrix.
 
 R rank, I inputs, O outputs.
 """
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from .families.family import Family, TensorRow
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # as peft calls them
-PARTS = ("attention", "all")  # which matrices get an adapter: those of attention, or those of feed-forwards too
-PREFIX = "base_model.model."  # peft's names begin with it
+PARTS = ("attention", "all")  # attention only, or feed-forwards too
+PREFIX = "base_model.model."  # of all tensor names in peft
 KINDS = {"decoder": "CAUSAL_LM", "encoder-decoder": "SEQ_2_SEQ_LM", "encoder": None}
-# What peft's other settings must be for us to mean the same; what isn't said counts as right.
+# peft's other settings and the values that are supported; a missing setting is fine.
 REQUIRED = {"peft_type": ("LORA",), "bias": ("none",), "use_dora": (False, None), "lora_bias": (False, None)}
-MAX_NUMBER = 1e6  # of a rank and an alpha: those that are used have a few hundred at most
+MAX_NUMBER = 1e6  # limit for rank and alpha; common values are below 1000
 UNSUPPORTED = ("target_parameters", "trainable_token_indices", "layer_replication", "corda_config", "arrow_config")
 
 
 class LowRank(nn.Linear):
-    """`nn.Linear` with its matrix frozen and two thin ones beside it.
+    """`nn.Linear` with a frozen matrix and a trained low-rank update.
 
     >>> _ = torch.manual_seed(0)
     >>> linear, x = nn.Linear(6, 4), torch.randn(3, 6)
@@ -69,7 +69,7 @@ class LowRank(nn.Linear):
 
     @property
     def rank(self) -> int:
-        """R."""
+        """The rank R."""
         return len(self.a)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class LowRank(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """A plain matrix that does the same."""
+        """Return a plain linear layer with the same output."""
         plain = nn.Linear(self.in_features, self.out_features, bias=self.bias is not None, device="meta")
         plain.weight = nn.Parameter(torch.addmm(self.weight, self.b, self.a, alpha=self.scale))
         plain.bias = self.bias
@@ -88,9 +88,9 @@ class LowRank(nn.Linear):
 def adapt(
     model: Transformer, rank: int, alpha: float | None = None, parts: str = "attention", base: str = "?"
 ) -> Transformer:
-    """Freeze a model and put adapters beside its projections, in place; a head for labels goes on learning as a whole.
+    """Freeze a model and add adapters to its projections, in place. A classification head stays trainable.
 
-    `base` is where the model came from, for whoever opens the adapter later.
+    `base` is the model's name or path, stored in the adapter so that it can be loaded again.
 
     >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
     >>> ids = torch.tensor([[3, 1, 4]])
@@ -112,7 +112,7 @@ def adapt(
 
 
 def merge(model: Transformer) -> Transformer:
-    """Put what the adapters learned into the matrices, in place.
+    """Merge all adapters into the matrices, in place.
 
     >>> model = adapt(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)), 4)
     >>> any(isinstance(module, LowRank) for module in merge(model).modules())
@@ -125,7 +125,7 @@ def merge(model: Transformer) -> Transformer:
 
 
 def _projections(model: Transformer, parts: str) -> Iterator[tuple[str, nn.Linear]]:
-    """The matrices that get an adapter. Only those that are always called: mixers read some of theirs otherwise."""
+    """Yield the layers to adapt. Mixers are left out: they read some matrices without calling the layer."""
     for name, module in model.named_modules():
         if isinstance(module, MultiHeadAttention) or (parts == "all" and isinstance(module, FeedForward)):
             for own, part in module.named_children():
@@ -134,7 +134,7 @@ def _projections(model: Transformer, parts: str) -> Iterator[tuple[str, nn.Linea
 
 
 def _trained_modules(config: Config) -> tuple[str, ...]:
-    """Modules that learn as a whole beside the adapters, since nobody taught them before."""
+    """Return the modules that are trained in full, because they were not pretrained."""
     return ("head", "pooler") if config.output.head == "classes" else ()
 
 
@@ -144,7 +144,7 @@ def _set_module(model: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def _family_of(model: Transformer) -> Family | None:
-    """The layout that the weights were read from, else one that holds the model, if there is any."""
+    """Return the layout that the weights were read from, else one that fits the model, else None."""
     from .families import FAMILIES, family_of
     from .families.setting_table import Unsupported
 
@@ -155,7 +155,7 @@ def _family_of(model: Transformer) -> Family | None:
 
 
 def _rows_of(model: Transformer) -> tuple[list[TensorRow], str]:
-    """Where each tensor lies in its layout, and what names begin with that are left out."""
+    """Return the rows of the model's layout and the prefix that its names leave out."""
     from .families.family import TensorRow
 
     family = _family_of(model)
@@ -166,7 +166,7 @@ def _rows_of(model: Transformer) -> tuple[list[TensorRow], str]:
 
 
 def adapter_files(model: Transformer) -> dict[str, bytes]:
-    """The two files of an adapter, as peft writes them: what stands in adapter_config.json and in adapter_model.safetensors."""
+    """Return the content of adapter_config.json and adapter_model.safetensors, as peft writes them."""
     rows, prefix = _rows_of(model)
     modules = {name: module for name, module in model.named_modules() if isinstance(module, LowRank)}
     trained_modules = _trained_modules(model.config)
@@ -213,12 +213,12 @@ def adapter_files(model: Transformer) -> dict[str, bytes]:
 
 
 def _plain_row(row: TensorRow) -> TensorRow:
-    """The same row for a B: it has outputs like the matrix, and nothing else of it."""
+    """Return the row for B, which has the outputs of the matrix and no transposition."""
     return replace(row, transposed=False, unit_axis=None, unused=0)
 
 
 def _block_diagonal(row: TensorRow, names: list[str], modules: list[LowRank]) -> Tensor:
-    """The B of a matrix that stacks several of ours: each reads its own rows of A."""
+    """Return the B of a stacked matrix: each part reads only its own rows of A."""
     ranks, at, columns = [module.rank for module in modules], 0, {}
     for name, module in zip(names, modules, strict=True):
         wide = module.b.new_zeros(module.out_features, sum(ranks))
@@ -228,7 +228,7 @@ def _block_diagonal(row: TensorRow, names: list[str], modules: list[LowRank]) ->
 
 
 def attach(model: Transformer, folder: Path) -> Transformer:
-    """Put the adapter of a folder beside the matrices of a model, in place; one that is another model's is refused."""
+    """Load the adapter of a folder into a model, in place. Raise Problem if it belongs to another model."""
     config = _read_config(folder / CONFIG)
     for name, (a, b, scale) in _read(model, folder, config).items():
         linear = model.get_submodule(name)
@@ -250,7 +250,7 @@ def attach(model: Transformer, folder: Path) -> Transformer:
 
 
 def _read(model: Transformer, folder: Path, config: dict[str, Any]) -> dict[str, tuple[Tensor, Tensor, float]]:
-    """By the names of our modules: A, B and their scale. What learned as a whole is put into the model on the way."""
+    """Return {module: (A, B, scale)}. Modules that were trained in full are copied into the model."""
     file = folder / WEIGHTS
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in read_tensors(file).items()}
     rows, prefix = _rows_of(model)
@@ -279,7 +279,7 @@ def _read(model: Transformer, folder: Path, config: dict[str, Any]) -> dict[str,
         scale = _setting(config, "lora_alpha", hf_module) / (math.sqrt(rank) if config.get("use_rslora") else rank)
         blocks = _plain_row(row).read(b)
         rank_per_part = len(a) // len(parts)
-        # Where we stacked several, each reads only its own rows of A.
+        # True if the file has one A per part, as qkv writes it.
         is_block_diagonal = len(a) == rank_per_part * len(parts) and all(
             not blocks[part][:, : i * rank_per_part].any() and not blocks[part][:, (i + 1) * rank_per_part :].any()
             for i, part in enumerate(parts)
@@ -289,7 +289,7 @@ def _read(model: Transformer, folder: Path, config: dict[str, Any]) -> dict[str,
             adapters[part.removesuffix(".weight")] = (a[span], blocks[part][:, span], scale)
     if tensors:
         raise Problem(
-            "{file} is an adapter for another model: it has {names}, and this model has no such place (it was made for {base})",
+            "{file} is an adapter for another model: it has {names}, which this model lacks (it was made for {base})",
             file=file,
             names=all_of(sorted(tensors)[:3]),
             base=config["base_model_name_or_path"],
@@ -303,7 +303,7 @@ def _is_linear(model: Transformer, name: str) -> bool:
 
 
 def _check_tensor(file: Path, name: str, tensor: Tensor, shape: Any, config: dict[str, Any]) -> Tensor:
-    """The tensor in float32, if it has this shape and holds finite numbers."""
+    """Return the tensor in float32. Raise Problem unless it has this shape and finite values."""
     if tuple(tensor.shape) != tuple(shape):
         raise Problem(
             "{file} is an adapter for another model: {name} is {there}, {here} is expected (it was made for {base})",
@@ -329,7 +329,7 @@ PATTERNS = {"r": "rank_pattern", "lora_alpha": "alpha_pattern"}  # a setting -> 
 
 
 def _setting(config: dict[str, Any], name: str, module: str) -> Any:
-    """The rank or the alpha of a module."""
+    """Return the rank or alpha of a module."""
     for pattern, value in config[PATTERNS[name]].items():
         if module == pattern or re.fullmatch(rf"(.*\.)?({re.escape(pattern)})", module):
             return value
@@ -337,7 +337,7 @@ def _setting(config: dict[str, Any], name: str, module: str) -> Any:
 
 
 def _read_config(file: Path) -> dict[str, Any]:
-    """adapter_config.json, if all that it says can be done here."""
+    """Return adapter_config.json. Raise Problem if a setting is not supported."""
     config = {"r": 8, "lora_alpha": 8, **read_table(file, _("{file} can't be read: {error}"))}
     for name, right in REQUIRED.items():
         if name in config and config[name] not in right:
@@ -348,7 +348,7 @@ def _read_config(file: Path) -> dict[str, Any]:
     for name, pattern in PATTERNS.items():
         table = config[pattern] = config.get(pattern) or {}
         if not isinstance(table, dict) or not all(re.fullmatch(r"[\w.-]+", key) for key in table):
-            raise _unsupported(file, pattern, table)  # peft takes regular expressions, which may take for ever
+            raise _unsupported(file, pattern, table)  # peft allows regular expressions, which may take exponential time
         for value in (config[name], *table.values()):
             kinds, least = ((int,), 1.0) if name == "r" else ((int, float), -MAX_NUMBER)
             if type(value) not in kinds or not least <= value <= MAX_NUMBER:
@@ -367,5 +367,5 @@ def _unsupported(file: Path, name: str, value: Any) -> Problem:
 
 
 def base_name(folder: Path) -> str:
-    """What an adapter was made for, by name or place."""
+    """Return the name or path of the model that an adapter was trained from."""
     return _read_config(folder / CONFIG)["base_model_name_or_path"]

@@ -1,4 +1,4 @@
-"""A binary file read with bounds: no number in it is believed before the file is known to be long enough for it."""
+"""Bounds-checked reading of binary files: every length is checked against the file size before it is used."""
 
 import struct
 from pathlib import Path
@@ -10,12 +10,12 @@ from ..i18n import Message, Problem, quoted
 
 
 def broken(why: str, file: Path, /, **values: object) -> Problem:
-    """The sentence for a file that can't be what it says it is; `why` is a sentence too, with its values."""
+    """Return the Problem for an unusable file; `why` is a translatable sentence with its values."""
     return Problem("{file} can't be used: {why}", file=file, why=Message(why, **values))
 
 
 def map_file(file: Path) -> np.ndarray:
-    """The bytes of a file, mapped into memory: read when looked at; what is written to them never reaches the file."""
+    """Map a file into memory, copy-on-write: pages are read on access and changes never reach the file."""
     try:
         if file.stat().st_size == 0:
             raise broken("it is empty", file)
@@ -25,18 +25,18 @@ def map_file(file: Path) -> np.ndarray:
 
 
 class Cursor:
-    """A place in a file's bytes that moves on as numbers and texts are taken, all little-endian."""
+    """A position in a file's bytes that advances as little-endian numbers and strings are read."""
 
     def __init__(self, file: Path, raw: np.ndarray) -> None:
         self.file, self.raw, self.position = file, raw.data, 0
 
     @property
     def remaining(self) -> int:
-        """Bytes that are still to come."""
+        """The number of bytes left."""
         return len(self.raw) - self.position
 
     def require(self, count: int, size: int = 1) -> None:
-        """Refuse a count of things that the rest of the file can't hold."""
+        """Raise Problem if fewer than `count` × `size` bytes remain."""
         if count * size > self.remaining:
             raise broken(
                 "byte {at} promises {count} × {each} bytes and only {left} follow: it was cut short or damaged; get "
@@ -49,15 +49,16 @@ class Cursor:
             )
 
     def take(self, count: int) -> memoryview:
-        """The next bytes."""
+        """Return the next bytes."""
         self.require(count)
         self.position += count
         return self.raw[self.position - count : self.position]
 
     def number(self, code: str) -> Any:
-        """The next number; `code` is struct's letter for it."""
+        """Return the next number; `code` is its struct format character."""
         return struct.unpack("<" + code, self.take(struct.calcsize("<" + code)))[0]
 
     def text(self, length: int) -> str:
-        """The next text; bytes that are no UTF-8 stay as they are, as halves of characters in some vocabularies do."""
+        """Return the next string. Invalid UTF-8 is kept by surrogate escapes: some vocabularies contain partial
+        characters."""
         return str(self.take(length), "utf-8", "surrogateescape")

@@ -1,11 +1,11 @@
-"""CTranslate2's `model.bin`, in which OPUS-MT translators (Marian) are often published, quantised to 8 bits.
+"""CTranslate2's `model.bin`, a common format of OPUS-MT translators (Marian), quantised to 8 bits.
 
-    version · the name of the layout · its revision · number of tensors
-    tensors: name, shape, type, bytes …        other names for the same tensors …
+    version · name of the layout · its revision · number of tensors
+    tensors: name, shape, type, bytes …        aliases of tensors …
 
-A matrix in 8 bits has a scale per row, and a weight is the integer divided by it. q, k and v are stacked. What comes
-out has the names of Hugging Face's MarianMTModel. Its decoder begins with a token whose vector is all zero, which the
-file leaves out: it is put back as one more row at the end of the vocabulary, the padding token.
+An 8-bit matrix has a scale per row, and a weight is the integer divided by it. q, k and v are stacked. Tensors are
+returned under the names of Hugging Face's MarianMTModel. The decoder starts from a zero vector that the file omits; it
+is added as the last row of the vocabulary, the padding token.
 """
 
 import math
@@ -25,9 +25,9 @@ from .families.setting_table import HfConfig
 from .tensor_files import Makers, Tensors
 
 TYPES = {0: torch.float32, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.float16, 5: torch.bfloat16}
-BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4 a file tells the bytes of a number, not its type
+BY_SIZE = {1: 1, 2: 2, 4: 0}  # before version 4: bytes per number -> type
 ACTIVATIONS = {0: "relu", 1: "gelu_new", 2: "swish", 3: "gelu"}
-# What a Marian says of itself; a file that says otherwise is of another model.
+# The settings of a Marian; other values mean another model.
 MARIAN = {
     "encoder/pre_norm": 0,
     "decoder/pre_norm": 0,
@@ -39,7 +39,7 @@ MARIAN = {
 
 
 def find(folder: Path) -> Path | None:
-    """Where the three files lie together: the folder itself, or its `model` as Argos packs them; None if nowhere."""
+    """Return the folder with the model files, `folder` or its `model` (as Argos packages have it), else None."""
     for path in (folder, folder / "model"):
         if (path / "model.bin").is_file() and (path / "shared_vocabulary.json").is_file():
             return path
@@ -47,7 +47,7 @@ def find(folder: Path) -> Path | None:
 
 
 def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
-    """What config.json would say, and the tensors."""
+    """Return config.json as a dict, and the tensors."""
     path = find(Path(folder))
     if path is None:
         raise Problem("{folder} has no model.bin with a shared_vocabulary.json beside it", folder=folder)
@@ -66,7 +66,7 @@ def read(folder: str | Path) -> tuple[HfConfig, Tensors]:
     for name in ("decoder/projection/weight", "encoder/embeddings_0/weight"):
         if model_file.name(name) != model_file.name("decoder/embeddings/weight"):
             raise Problem(
-                "{file} keeps {name} apart from the decoder's word vectors: qkv reads translators that share them",
+                "{file} has {name} separate from the decoder's word vectors: qkv reads translators that share them",
                 file=file,
                 name=name,
             )
@@ -103,7 +103,7 @@ def _tensors(model_file: "CTranslate2File", vocab: int, width: int, layers: dict
     table: Makers = {}
 
     def stacked(source: str, names: tuple[str, ...]) -> None:
-        """Rows of one matrix of theirs, cut into equal parts, and of its bias."""
+        """Add the equal parts of a stacked matrix and its bias."""
         rows, columns = model_file.shape(f"{source}/weight", 2)
         if rows % len(names) or model_file.shape(f"{source}/bias", 1) != (rows,):
             raise broken("{ours} doesn't divide by {n}", model_file.file, ours=source, n=len(names))
@@ -153,12 +153,12 @@ def _tensors(model_file: "CTranslate2File", vocab: int, width: int, layers: dict
 
 
 def _positions(model_file: "CTranslate2File", width: int) -> int:
-    """How many positions the file has; they are Marian's sines and cosines, or it is no Marian."""
+    """Return the number of positions. Raise Problem if they are not Marian's sines and cosines."""
     name = "encoder/position_encodings/encodings"
     if name not in model_file:
         return 512
     length, columns = model_file.shape(name, 2)
-    checked = min(length, 64)  # the table is a formula: its beginning tells
+    checked = min(length, 64)  # enough to recognise the formula
     angles = np.arange(checked)[:, None] / 10000.0 ** (2 * np.arange(width // 2) / width)
     if columns != width or not np.allclose(
         model_file.floats(name)[:checked].numpy(), np.concatenate([np.sin(angles), np.cos(angles)], 1), atol=1e-3
@@ -169,7 +169,7 @@ def _positions(model_file: "CTranslate2File", width: int) -> int:
 
 def _not_marian(file: Path, name: str, value: object, expected: object) -> Problem:
     return Problem(
-        "{file} is no Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, not {wanted}",
+        "{file} is not a Marian translator, the only kind that qkv reads from CTranslate2: {name} is {value}, not {wanted}",
         file=file,
         name=name,
         value=value,
@@ -178,7 +178,7 @@ def _not_marian(file: Path, name: str, value: object, expected: object) -> Probl
 
 
 class CTranslate2File:
-    """The tensors of a file under its own names."""
+    """The tensors of a file by CTranslate2's names."""
 
     def __init__(self, file: Path, raw: np.ndarray) -> None:
         self.file, self.raw = file, raw
@@ -186,7 +186,7 @@ class CTranslate2File:
         self.aliases: dict[str, str] = {}
 
     def name(self, name: str) -> str:
-        """The name under which a tensor is kept; refused if there is none."""
+        """Return the name under which a tensor is stored. Raise Problem if there is none."""
         name = self.aliases.get(name, name)
         if name not in self.pieces:
             raise broken("it has no {name}", self.file, name=name)
@@ -196,45 +196,47 @@ class CTranslate2File:
         return self.aliases.get(name, name) in self.pieces
 
     def shape(self, name: str, rank: int) -> tuple[int, ...]:
-        """The shape of a tensor, which must have so many dimensions."""
+        """Return the shape of a tensor. Raise Problem unless it has `rank` dimensions."""
         shape = self.pieces[self.name(name)][0]
         if len(shape) != rank or 0 in shape:
             raise broken("{name} is {shape}", self.file, name=name, shape=shape)
         return shape
 
     def stored(self, name: str, rows: slice = slice(None)) -> Tensor:
-        """A tensor as it is kept, or some of its rows."""
+        """Return a tensor, or some of its rows, in its stored dtype."""
         shape, dtype, begin, end = self.pieces[self.name(name)]
         raw = self.raw[begin:end]
         if shape:
             raw = raw.reshape(shape[0], -1)[rows]
             shape = (len(raw), *shape[1:])
-        return torch.from_numpy(np.array(raw)).view(-1).view(dtype).reshape(shape)  # copied: nothing is aligned here
+        return (
+            torch.from_numpy(np.array(raw)).view(-1).view(dtype).reshape(shape)
+        )  # copied, because the bytes may be unaligned
 
     def floats(self, name: str) -> Tensor:
-        """A tensor of floats."""
+        """Return a floating-point tensor in float32."""
         tensor = self.stored(name)
         if not tensor.is_floating_point():
             raise broken("{name} is {dtype}", self.file, name=name, dtype=tensor.dtype)
         return tensor.float()
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A single integer."""
+        """Return a scalar integer, or the default if it is missing."""
         if name not in self and default is not None:
             return default
         tensor = self.stored(name)
         if tensor.numel() != 1 or tensor.is_floating_point():
-            raise broken("{name} is no single integer", self.file, name=name)
+            raise broken("{name} is not a single integer", self.file, name=name)
         return int(tensor.item())
 
     def matrix(self, name: str, rows: slice = slice(None)) -> Tensor:
-        """A matrix, or some of its rows, whether kept as floats or as integers with a scale."""
+        """Return a matrix, or some of its rows, in float32, dequantised if necessary."""
         name = self.name(name)
         tensor = self.stored(name, rows)
         if tensor.is_floating_point():
             return tensor.float()
         scale = self.floats(f"{name}_scale")
-        if tensor.dtype == torch.int8:  # one per row; 16 bits share a single one
+        if tensor.dtype == torch.int8:  # one scale per row; 16-bit matrices have a single scale
             if scale.shape != (self.shape(name, 2)[0],):
                 raise broken("{name}_scale doesn't fit {name}", self.file, name=name)
             scale = scale[rows, None]
@@ -243,7 +245,7 @@ class CTranslate2File:
         return tensor.float().div_(scale)
 
     def layers(self, side: str) -> int:
-        """How many layers a side has: they are numbered from 0."""
+        """Return the number of layers of a side. Raise Problem if their numbering has gaps."""
         layers = {int(m[1]) for name in self.pieces if (m := re.match(rf"{side}/layer_(\d{{1,4}})/", name))}
         if not layers or layers != set(range(len(layers))):
             raise broken("the layers of its {side} are not whole", self.file, side=side)
@@ -251,7 +253,7 @@ class CTranslate2File:
 
 
 def header(file: Path) -> tuple[str, CTranslate2File]:
-    """The name of the layout and the table of tensors, all within the file's bounds."""
+    """Return the name of the layout and the tensor table, checked against the file size."""
     raw = map_file(file)
     cursor = Cursor(file, raw)
 
@@ -261,14 +263,14 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
     version = cursor.number("I")
     if not 2 <= version <= 6:
         raise Problem(
-            "{file} is no model of CTranslate2 that qkv reads: it says version {version}, not 2 to 6",
+            "{file} is not a CTranslate2 model that qkv reads: its version is {version}, not 2 to 6",
             file=file,
             version=version,
         )
     spec, _ = text(), cursor.number("I")
     model_file = CTranslate2File(file, raw)
     count = cursor.number("I")
-    cursor.require(count, 2 + 1 + 1 + 4)  # the least that one takes
+    cursor.require(count, 2 + 1 + 1 + 4)  # the smallest possible entry
     for _ in range(count):
         name, rank = text(), cursor.number("B")
         cursor.require(rank, 4)
@@ -276,7 +278,7 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
         kind = cursor.number("B")
         kind = kind if version >= 4 else BY_SIZE.get(kind, -1)
         if kind not in TYPES or name in model_file.pieces or rank > 4 or 0 in shape:
-            raise broken("{value} is of no known type, or there twice", file, value=name[:80])
+            raise broken("{value} has an unknown type or appears twice", file, value=name[:80])
         size = TYPES[kind].itemsize
         length = cursor.number("I") * (1 if version >= 4 else size)
         if length != math.prod(shape) * size:
@@ -288,17 +290,17 @@ def header(file: Path) -> tuple[str, CTranslate2File]:
         for _ in range(cursor.number("I")):
             alias, name = text(), text()
             if alias in model_file.pieces or name not in model_file.pieces:
-                raise broken("{value} stands for nothing", file, value=alias[:80])
+                raise broken("{value} is an alias of nothing", file, value=alias[:80])
             model_file.aliases[alias] = name
     return spec, model_file
 
 
 def vocabulary(folder: Path) -> list[str]:
-    """The pieces in the order of the model's ids; its padding token, which the file leaves out, comes last."""
+    """Return the pieces in the order of the ids, with the padding token appended."""
     file = folder / "shared_vocabulary.json"
     pieces = read_json(file, _("{file} can't be read: {error}"))
     if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
-        raise Problem("{file} can't be read: {error}", file=file, error=Message("it is no list of words"))
+        raise Problem("{file} can't be read: {error}", file=file, error=Message("it is not a list of strings"))
     with reading(file, _("{file} can't be read: {error}")):
         refuse_long(pieces)
     return [*pieces, "<pad>"]

@@ -1,11 +1,11 @@
-"""GGUF, the file format of llama.cpp: one file with the settings, the vocabulary and the (mostly quantised) weights.
+"""GGUF, the file format of llama.cpp: settings, vocabulary and (mostly quantised) weights in one file.
 
     "GGUF" · version · number of tensors · number of settings
-    settings: key, type, value …        tensors: name, dims, type, where its bytes begin …        the bytes
+    settings: key, type, value …        tensors: name, dims, type, offset …        the bytes
 
-The header is read here and every number in it is checked against the length of the file before it is used; the
-`gguf` package knows how each type is quantised. What comes out is in Hugging Face's words: `read(file).theirs` is
-what config.json would say, `.tensors` has Hugging Face's names and is dequantised as it is asked for.
+Every number in the header is checked against the file size before it is used. The `gguf` package dequantises.
+`read(file)` returns Hugging Face's config.json as `.config`, and `.tensors` under Hugging Face's names, dequantised on
+access.
 """
 
 import difflib
@@ -27,19 +27,19 @@ from .gguf_layouts import LAYOUTS, Layout
 from .gguf_settings import LONG_ROPE, GgufSettings, GgufTensor, config_of, refuse_unused
 from .tensor_files import Tensors
 
-# GGUF's numbers for the types of settings, as struct and NumPy write them; 8 is a text, 9 a list.
+# GGUF's type numbers of settings -> struct and NumPy format characters; 8 is a string, 9 a list.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, LIST = 8, 9
-MAX_ENTRIES = 1 << 22  # no vocabulary has as many tokens, merges or scores
+MAX_ENTRIES = 1 << 22  # more than the tokens, merges or scores of any vocabulary
 
 
 @dataclass(frozen=True)
 class Gguf:
-    """A GGUF file in Hugging Face's words."""
+    """A GGUF file in Hugging Face's terms."""
 
     config: HfConfig
     tensors: Tensors
-    vocabulary: dict[str, Value]  # the settings that begin with `tokenizer.`, which is left out; lists are plain
+    vocabulary: dict[str, Value]  # settings below `tokenizer.`; arrays are lists
 
 
 Reorder = Callable[[np.ndarray], np.ndarray]
@@ -47,16 +47,16 @@ Reorder = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """How one of Hugging Face's tensors is kept: in which pieces, and what makes it of them."""
+    """How a Hugging Face tensor is stored: its pieces in the file, and how they are combined."""
 
     pieces: tuple[GgufTensor, ...]
-    shape: tuple[int, ...]  # Hugging Face's
-    reorder: Reorder | None = None  # of a piece's rows, which are quantised one by one
-    combine: Callable[..., Tensor] = lambda tensor: tensor  # of the floats of all pieces
+    shape: tuple[int, ...]  # in Hugging Face's layout
+    reorder: Reorder | None = None  # of the rows of a piece
+    combine: Callable[..., Tensor] = lambda tensor: tensor  # the dequantised pieces -> the tensor
 
 
 def _floats(file: Path, raw: np.ndarray, name: str, stored: StoredTensor) -> Tensor:
-    """One of Hugging Face's tensors in float32."""
+    """Return one of Hugging Face's tensors in float32."""
     floats = []
     for piece in stored.pieces:
         rows = raw[piece.begin : piece.end]
@@ -79,7 +79,7 @@ def _unknown_type(file: Path, name: str, kind: int) -> Problem:
 
 
 def read(file: str | Path) -> Gguf:
-    """The whole header of a file; its weights are read when they are asked for."""
+    """Read the header of a file. Weights are read on access."""
     file = Path(file)
     entries, pieces, raw = header(file)
     settings = GgufSettings(file, raw, entries, str(entries.get("general.architecture")))
@@ -104,7 +104,7 @@ def read(file: str | Path) -> Gguf:
             table |= _split_experts(file, name, piece, f"{hf_part}.{kind}")
         elif hf_part := _layer_name(layout.kv_halves, part):
             halves = [part.rpartition(".")[0] + f".{half}.{kind}" for half in layout.kv_halves]
-            if all(half in pieces for half in halves):  # or the whole is missing, and will be missed
+            if all(half in pieces for half in halves):  # if not, the tensor is reported as missing
                 table[f"{hf_part}.{kind}"] = _join_kv_b(file, name, *(pieces[half] for half in halves))
         else:
             hf_name = _rename(name, layout)
@@ -126,11 +126,12 @@ def _vocabulary(file: Path, entries: dict[str, Value]) -> dict[str, Value]:
 
 
 def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndarray]:
-    """Settings and tensors of a GGUF file as it names them, all within its bounds, and its bytes."""
+    """Return the settings and tensors of a GGUF file under its own names, and its bytes. Raise Problem if it is
+    damaged."""
     raw = map_file(file)
     cursor = Cursor(file, raw)
     if bytes(cursor.take(min(4, cursor.remaining))) != b"GGUF":
-        raise Problem("{file} is no GGUF file: it does not begin with GGUF", file=file)
+        raise Problem("{file} is not a GGUF file: it does not begin with GGUF", file=file)
     version = cursor.number("I")
     if version not in (2, 3):
         raise Problem(
@@ -140,19 +141,19 @@ def header(file: Path) -> tuple[dict[str, Value], dict[str, GgufTensor], np.ndar
             version=version if version < 1 << 16 else "big-endian",
         )
     n_tensors, n_settings = cursor.number("Q"), cursor.number("Q")
-    cursor.require(n_tensors, 24 + 8)  # the least that one takes
+    cursor.require(n_tensors, 24 + 8)  # the smallest possible entry
     cursor.require(n_settings, 8 + 4 + 1)
     settings: dict[str, Value] = {}
     for _ in range(n_settings):
         key = cursor.text(cursor.number("Q"))
         if key in settings:
-            raise broken("the setting {value!r} is there twice", file, value=key[:80])
+            raise broken("the setting {value!r} appears twice", file, value=key[:80])
         settings[key] = _value(cursor, cursor.number("I"))
     return settings, _tensor_table(cursor, n_tensors, settings.get("general.alignment", 32)), raw
 
 
 def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
-    """A setting's value: a number, a text, or a list (an array, if of numbers)."""
+    """Return a setting: a number, a string or a list (an array if of numbers)."""
     if kind in NUMBERS:
         return cursor.number(NUMBERS[kind])
     if kind == TEXT:
@@ -170,7 +171,7 @@ def _value(cursor: Cursor, kind: int, depth: int = 0) -> Value:
 
 
 def _tensor_table(cursor: Cursor, count: int, alignment: Value) -> dict[str, GgufTensor]:
-    """The table of tensors: each within the file, none over another."""
+    """Return the tensors. Raise Problem if one exceeds the file or overlaps another."""
     from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
     file, listed = cursor.file, []
@@ -178,7 +179,7 @@ def _tensor_table(cursor: Cursor, count: int, alignment: Value) -> dict[str, Ggu
         name, rank = cursor.text(cursor.number("Q")), cursor.number("I")
         if not 1 <= rank <= 4:
             raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=rank)
-        shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF counts from the innermost
+        shape = tuple(cursor.number("Q") for _ in range(rank))[::-1]  # GGUF lists the innermost dimension first
         listed.append((name, shape, cursor.number("I"), cursor.number("Q")))
     if type(alignment) is not int or not 8 <= alignment <= 1 << 16 or alignment % 8:
         raise broken("general.alignment is {alignment!r}", file, alignment=alignment)
@@ -191,7 +192,7 @@ def _tensor_table(cursor: Cursor, count: int, alignment: Value) -> dict[str, Ggu
             raise _unknown_type(file, name[:80], kind) from None
         if min(shape) < 1 or shape[-1] % block or offset % alignment or name in pieces:
             raise broken(
-                "{value} can't be {shape} of type {kind} at {offset}, or is there twice",
+                "{value} can't be {shape} of type {kind} at {offset}, or appears twice",
                 file,
                 value=name[:80],
                 shape=shape,
@@ -212,23 +213,23 @@ def _tensor_table(cursor: Cursor, count: int, alignment: Value) -> dict[str, Ggu
     end = data_begin
     for name, piece in sorted(pieces.items(), key=lambda item: item[1].begin):
         if piece.begin < end:
-            raise broken("{value} lies over another tensor", file, value=name[:80])
+            raise broken("{value} overlaps another tensor", file, value=name[:80])
         end = piece.end
     return pieces
 
 
-# Tensors that hold no weights: what angles are divided by, which the settings are read from.
+# Divisors of the rotary angles: settings stored as tensors.
 ROPE_TENSORS = ("rope_freqs.weight", *LONG_ROPE)
 
 
 def _layer_name(hf_parts: Mapping[str, str], name: str) -> str | None:
-    """Hugging Face's name of what GGUF calls `blk.7.attn_q`, say, if it is one of these words."""
+    """Return Hugging Face's name of a tensor in a layer, such as `blk.7.attn_q`, or None."""
     match = re.fullmatch(r"blk\.(\d{1,6})\.([\w.]+)", name)
     return hf_parts[match[2]].replace("{i}", match[1]) if match and match[2] in hf_parts else None
 
 
 def _rename(name: str, layout: Layout) -> str:
-    """Hugging Face's name of a tensor; one that is unknown keeps its name."""
+    """Return Hugging Face's name of a tensor; unknown names are unchanged."""
     part, _, kind = name.rpartition(".")
     if hf_name := _layer_name(layout.inside, name):
         return hf_name
@@ -239,7 +240,7 @@ def _rename(name: str, layout: Layout) -> str:
 def _single_tensor(
     file: Path, name: str, hf_name: str, piece: GgufTensor, layout: Layout, hf_config: HfConfig
 ) -> StoredTensor:
-    """A tensor that is one in both, whatever order and way round it has."""
+    """Return the StoredTensor of a tensor that corresponds to exactly one in Hugging Face's layout."""
     part = name.split(".")[-2] if "." in name else name
     heads = hf_config.get("num_key_value_heads" if part == "attn_k" else "num_attention_heads", 0)
     order: Reorder | None = None
@@ -256,7 +257,7 @@ def _single_tensor(
 
 
 def _split_experts(file: Path, name: str, piece: GgufTensor, hf_name: str) -> dict[str, StoredTensor]:
-    """The experts of one tensor, (E, rows, columns), each by itself: its bytes stand together."""
+    """Split a stack of experts (E, rows, columns); each expert is contiguous."""
     if len(piece.shape) != 3:
         raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(piece.shape))
     count, size = piece.shape[0], (piece.end - piece.begin) // piece.shape[0]
@@ -266,7 +267,7 @@ def _split_experts(file: Path, name: str, piece: GgufTensor, hf_name: str) -> di
 
 
 def _join_kv_b(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> StoredTensor:
-    """What expands a latent: keys (H, rank, D), turned for llama.cpp, and values (H, D, rank), head by head in one."""
+    """Combine keys (H, rank, D), which llama.cpp transposes, and values (H, D, rank) into kv_b, head by head."""
     if len(keys.shape) != 3 or len(values.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[2]):
         raise broken("{value} has {rank} dimensions", file, value=name[:80], rank=len(keys.shape))
     heads, rank, width = keys.shape
@@ -275,24 +276,24 @@ def _join_kv_b(file: Path, name: str, keys: GgufTensor, values: GgufTensor) -> S
 
 
 def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
-    """The rows of q or k in Hugging Face's order.
+    """Return the rows of q or k in Hugging Face's order.
 
-    Its rotary turns the pairs (i, i + D/2) of a head, llama.cpp's the neighbours (2i, 2i + 1), so the rows of each
-    head were interleaved for it. Rows are quantised one by one, so this works on their bytes.
+    Hugging Face rotates the pairs (i, i + D/2) of a head and llama.cpp the pairs (2i, 2i + 1), so GGUF interleaves the
+    rows of each head. Rows are quantised one by one, so this also works on quantised bytes.
     """
     width = rows.shape[0] // heads
     return rows.reshape(heads, width // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
 def interleave_heads(rows: np.ndarray, heads: int) -> np.ndarray:
-    """The rows of all of q, then k, then v, as GPT-NeoX has them: q, k and v of the first head, then of the next."""
+    """Convert rows from all q, all k, all v to GPT-NeoX's order: q, k and v of each head in turn."""
     return rows.reshape(3, heads, -1, rows.shape[1]).swapaxes(0, 1).reshape(rows.shape)
 
 
 def dequantise(raw: np.ndarray, kind: int) -> Tensor:
-    """Bytes of a GGUF type as a flat float32 tensor.
+    """Convert the bytes of a GGUF type to a flat float32 tensor.
 
-    The three commonest types take a shorter road in PyTorch, with the same result to the bit.
+    The three most common types are unpacked in PyTorch, which is faster and equal to the bit.
     """
     from gguf.constants import GGMLQuantizationType as Type
     from gguf.quants import dequantize
@@ -312,14 +313,14 @@ def _half(raw: Tensor) -> Tensor:
 
 
 def _nibbles(raw: Tensor) -> Tensor:
-    """16 bytes a block -> 32 numbers from 0 to 15, the lower halves of all bytes first."""
+    """Unpack 16 bytes per block to 32 numbers from 0 to 15: the lower halves of all bytes first."""
     numbers = torch.empty(len(raw), 32, dtype=torch.float32)
     numbers[:, :16] = raw & 15
     numbers[:, 16:] = raw >> 4
     return numbers
 
 
-# A block of 32 weights begins with its step in float16 (and, in q4_1, its least value).
+# A block of 32 weights begins with its scale in float16 (and, in q4_1, its minimum).
 FAST_UNPACK = {
     2: (18, lambda raw: _nibbles(raw[:, 2:]).sub_(8).mul_(_half(raw[:, :2]))),  # q4_0
     3: (20, lambda raw: _nibbles(raw[:, 4:]).mul_(_half(raw[:, :2])).add_(_half(raw[:, 2:4]))),  # q4_1

@@ -1,10 +1,10 @@
-"""How GGUF writes each architecture: its words for settings, and for tensors with Hugging Face's."""
+"""GGUF's names of settings and tensors for each architecture."""
 
 from dataclasses import dataclass, field
 
 from .families.setting_table import HfConfig
 
-# GGUF's word for a setting that any model has -> ours, which the family's table turns into that of its config.json.
+# GGUF's name of a setting -> ours; the family's table maps ours to config.json's.
 SETTINGS = {
     "embedding_length": "width",
     "block_count": "n_layer",
@@ -15,7 +15,7 @@ SETTINGS = {
     "attention.layer_norm_epsilon": "norm_eps",
     "expert_feed_forward_length": "experts.hidden",
 }
-# Settings that change no number: the vocabulary is counted, and the epsilon of norms that a model doesn't have is idle.
+# Settings without effect on the output, such as the epsilon of norms that a model does not have.
 HARMLESS = (
     *("vocab_size", "tensor_data_layout", "pooling_type", "rope.scaling.finetuned"),
     *("rope.scaling.original_context_length", "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"),
@@ -24,24 +24,23 @@ HARMLESS = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How one architecture is written: Hugging Face's word for it and for its tensors."""
+    """Names and storage conventions of one architecture."""
 
     model_type: str
-    fixed: HfConfig  # said by the architecture itself
-    outside: dict[str, str]  # tensors outside the layers
-    inside: dict[str, str]  # and in layer {i}
-    transposed: str = "$^"  # a pattern: matrices that Hugging Face keeps the other way round
-    permuted: tuple[str, ...] = ()  # those whose rows llama.cpp reorders for its rotary
-    # Those in which all of q, k and v follow each other, where Hugging Face takes turns head by head.
-    fused: tuple[str, ...] = ()
-    offset_norms: str = "$^"  # a pattern: norms that are kept with 1 added
-    kv_halves: dict[str, str] = field(default_factory=dict)  # the keys' and the values' half of a tensor -> the whole
-    experts: dict[str, str] = field(default_factory=dict)  # tensors that stack the experts of layer {i}: expert {e}
-    moe_type: str = ""  # Hugging Face's word for it, if there are experts
+    fixed: HfConfig  # settings implied by the architecture
+    outside: dict[str, str]  # names of tensors outside the layers
+    inside: dict[str, str]  # names of tensors in layer {i}
+    transposed: str = "$^"  # pattern of matrices that Hugging Face stores transposed
+    permuted: tuple[str, ...] = ()  # matrices whose rows llama.cpp reorders for its rotary embedding
+    fused: tuple[str, ...] = ()  # matrices with all of q, k and v in turn; Hugging Face interleaves them by head
+    offset_norms: str = "$^"  # pattern of norms stored with 1 added
+    kv_halves: dict[str, str] = field(default_factory=dict)  # key and value parts of a tensor -> the whole
+    experts: dict[str, str] = field(default_factory=dict)  # stacks of experts in layer {i} -> expert {e}
+    moe_type: str = ""  # Hugging Face's model_type if there are experts
 
 
 def _under(prefix: str, **names: str) -> dict[str, str]:
-    """GGUF's word -> Hugging Face's, which begins with a prefix."""
+    """Return {GGUF's name: prefix + Hugging Face's name}."""
     return {name: prefix + word for name, word in names.items()}
 
 
@@ -66,7 +65,7 @@ def _like_llama(model_type: str, architecture: str, *permuted: str) -> Layout:
 
 
 def _qwen_moe() -> Layout:
-    """Its router's shares sum to 1 in llama.cpp, whatever a file says."""
+    """llama.cpp always normalises the router's weights to sum to 1."""
     fixed: HfConfig = dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", norm_topk_prob=True)
     inside = _LLAMA_INSIDE | _under(f"{_LAYER}mlp.", ffn_gate_inp="gate")
     experts = _under(f"{_LAYER}mlp.experts.{{e}}.", **_QWEN_MOE)
@@ -74,7 +73,7 @@ def _qwen_moe() -> Layout:
 
 
 def _gemma(model_type: str, architecture: str) -> Layout:
-    """From Gemma 2 on each part has a norm before and one after."""
+    """Since Gemma 2 each part has a norm before and one after it."""
     norm_names = dict(
         post_attention_norm="post_attention", ffn_norm="pre_feedforward", post_ffw_norm="post_feedforward"
     )
@@ -94,14 +93,14 @@ def _phi3() -> Layout:
 
 
 def _deepseek() -> Layout:
-    """V2 and V3 have one name in GGUF: how experts are scored tells which it is."""
+    """V2 and V3 have one name in GGUF; the scoring of experts tells them apart."""
     attention, mlp = f"{_LAYER}self_attn.", f"{_LAYER}mlp."
     common = ("attn_norm", "attn_q", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
     inside = (
         {name: _LLAMA_INSIDE[name] for name in common}
         | _under(attention, attn_q_a="q_a_proj", attn_q_a_norm="q_a_layernorm", attn_q_b="q_b_proj")
         | _under(attention, attn_kv_a_mqa="kv_a_proj_with_mqa", attn_kv_a_norm="kv_a_layernorm")
-        | _under(attention, attn_kv_b="kv_b_proj")  # as old files have it
+        | _under(attention, attn_kv_b="kv_b_proj")  # in old files
         | _under(mlp, ffn_gate_inp="gate", **{"exp_probs_b.bias": "gate.e_score_correction_bias"})
         | {f"ffn_{part}_shexp": f"{mlp}shared_experts.{part}_proj" for part in ("gate", "up", "down")}
     )

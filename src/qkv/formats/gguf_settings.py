@@ -1,6 +1,6 @@
-"""What the settings of a GGUF file say, in the words of config.json: sizes, experts, angles.
+"""Convert the settings of a GGUF file to those of config.json: sizes, experts, rotary angles.
 
-What is asked for is noted, so that whatever nobody asked for can be refused: a setting that isn't obeyed must not be passed over.
+Settings that are read are recorded, so that any other can be refused: a setting that is not obeyed must not be ignored.
 """
 
 import math
@@ -16,14 +16,14 @@ from .families import FAMILIES
 from .families.setting_table import HfConfig, Value
 from .gguf_layouts import HARMLESS, SETTINGS, Layout
 
-SOFTMAX, SIGMOID = 1, 2  # GGUF's numbers for how experts are scored
+SOFTMAX, SIGMOID = 1, 2  # GGUF's expert_gating_func
 MAX_LAYERS = 1 << 12
 LONG_ROPE = ("rope_factors_short.weight", "rope_factors_long.weight")
 
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """A tensor in the file: its shape as PyTorch has it, its type, and where its bytes lie."""
+    """A tensor in the file: its shape in PyTorch's order, its type, and the span of its bytes."""
 
     shape: tuple[int, ...]
     type: int
@@ -42,10 +42,10 @@ class GgufSettings:
     raw: np.ndarray
     entries: dict[str, Value]
     architecture: str
-    used: set[str] = field(default_factory=set)  # for what
+    used: set[str] = field(default_factory=set)  # names of the settings that were read
 
     def get(self, word: str, default: Value = None) -> Value:
-        """A number that all layers share, or the default."""
+        """Return a scalar, or the default. An array of equal values counts as one value."""
         self.used.add(word)
         key = f"{self.architecture}.{word}"
         value = self.entries.get(key, default)
@@ -56,19 +56,19 @@ class GgufSettings:
         return value
 
     def number(self, word: str) -> Value:
-        """A number that has to be there."""
+        """Return a required number."""
         value = self.get(word)
         self.require(word, value, isinstance(value, int | float) and not isinstance(value, bool))
         return value
 
     def count(self, word: str, default: int | None = None) -> int:
-        """A whole number, which has to be there if there is no default."""
+        """Return a non-negative integer, required if there is no default."""
         value = self.get(word, default)
         self.require(word, value, type(value) is int and value >= 0)
         return value
 
     def require(self, word: str, value: Value, fits: bool) -> None:
-        """Refuse a value with which no model can be built."""
+        """Raise Problem for an unusable value unless `fits`."""
         if not fits:
             raise Problem(
                 "{file} says {key} = {value}, with which qkv can't build the model",
@@ -79,9 +79,9 @@ class GgufSettings:
 
 
 def refuse_unused(settings: GgufSettings, hf_config: HfConfig) -> None:
-    """Refuse a setting that nobody asked for, unless it is off or says what is so anyway.
+    """Raise Problem for a setting that was not read, unless it is off or has a neutral value.
 
-    llama.cpp has over a hundred, and whoever writes a file may have more: what isn't obeyed must not be passed over.
+    llama.cpp defines over a hundred settings, and files may contain others.
     """
     heads = settings.number("attention.head_count")
     width = hf_config.get("head_dim") or settings.number("embedding_length") / max(heads, 1)
@@ -106,7 +106,7 @@ def refuse_unused(settings: GgufSettings, hf_config: HfConfig) -> None:
         )
         if not (is_off or covers_context or is_neutral):
             raise Problem(
-                "{file} says {key} = {value}, which qkv doesn't obey: read without it, the model would compute "
+                "{file} says {key} = {value}, which qkv doesn't support: without it, the model would compute "
                 "something else",
                 file=settings.file,
                 key=key[:80],
@@ -115,7 +115,7 @@ def refuse_unused(settings: GgufSettings, hf_config: HfConfig) -> None:
 
 
 def _family_names(layout: Layout) -> Iterator[tuple[str, str]]:
-    """Yield GGUF's word for each setting that the family's table has, and the one in its config.json."""
+    """Yield GGUF's name and config.json's name of each setting in the family's table."""
     member = "deepseek_v2" if layout.model_type == "deepseek2" else layout.model_type
     family = next(family for family in FAMILIES if member in family.types)
     names = dict(family.names(member))
@@ -126,7 +126,7 @@ def _family_names(layout: Layout) -> Iterator[tuple[str, str]]:
 
 
 def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> HfConfig:
-    """What config.json would say."""
+    """Return config.json as a dict."""
     file, embedding = settings.file, pieces.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise broken("it has no token_embd.weight, the word vectors", file)
@@ -137,7 +137,7 @@ def config_of(settings: GgufSettings, layout: Layout, pieces: GgufTensors) -> Hf
         token = settings.entries.get(f"tokenizer.ggml.{name}_token_id")
         hf_config[f"{role}_token_id"] = token if isinstance(token, int) else None
     hf_config |= {} if layout.model_type == "deepseek2" else _experts(settings, layout)
-    read = READERS.get(layout.model_type)  # GPT-2 needs none
+    read = READERS.get(layout.model_type)  # GPT-2 has no reader
     return hf_config | read(settings, pieces, hf_config) if read else hf_config
 
 
@@ -147,7 +147,7 @@ def _bert(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> H
 
 
 def _llama(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """LLaMA, which is a Mistral if it has a window, and those with its words."""
+    """LLaMA and relatives; with a window it is a Mistral."""
     sizes = _full_rotary_heads(settings, pieces, hf_config)
     kind = hf_config["model_type"]
     if kind not in ("llama", "mixtral"):
@@ -161,13 +161,13 @@ def _llama(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> 
 
 
 def _gemma(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """Caps, windows and the scale of scores: where a file is silent, as llama.cpp takes it."""
+    """Softcaps, windows and the scale of scores, with llama.cpp's defaults."""
     sizes = _full_rotary_heads(settings, pieces, hf_config)
     kind, layers = hf_config["model_type"], settings.count("block_count")
     if kind == "gemma":
         return sizes
     is_gemma2 = kind == "gemma2"
-    is_largest = layers == (46 if is_gemma2 else 62)  # of 27 billion parameters, which scales by another width
+    is_largest = layers == (46 if is_gemma2 else 62)  # the 27B model, which has another scale of scores
     window = settings.count("attention.sliding_window", 4096 if is_gemma2 else 0)
     every = settings.count("attention.sliding_window_pattern", 2 if is_gemma2 else 6)
     settings.require("attention.sliding_window_pattern", every, every > 0)
@@ -181,14 +181,14 @@ def _gemma(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> 
         sliding_window=window or None,
         layer_types=["sliding_attention" if windowed else "full_attention" for windowed in has_window],
     )
-    if not is_gemma2:  # the angles of layers with a window are of another base, and not scaled
+    if not is_gemma2:  # layers with a window have another base and no scaling
         window_settings["rope_local_base_freq"] = settings.get("rope.freq_base_swa", 10000.0)
         del sizes["rope_parameters"]
     return sizes | window_settings
 
 
 def _phi3(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """A part of each head may be turned; transformers obeys the window, which llama.cpp has switched off."""
+    """Partial rotary. transformers obeys the window, although llama.cpp disables it."""
     sizes = _heads(settings, hf_config)
     rope_width = settings.count("rope.dimension_count", sizes["head_dim"])
     sizes |= _rotary(settings, pieces, rope_width)
@@ -203,7 +203,7 @@ def _phi3(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> H
 
 
 def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """Its keys are as many as its queries, and a part of each head is turned."""
+    """Partial rotary, and as many key heads as query heads."""
     sizes = _heads(settings, hf_config)
     for word, value, expected in (
         ("attention.head_count_kv", sizes["num_key_value_heads"], hf_config["num_attention_heads"]),
@@ -219,13 +219,13 @@ def _gpt_neox(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) 
 
 
 def _deepseek(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """Latent attention and experts. V3 scores each expert by itself, V2 all of them by softmax."""
+    """Latent attention and experts. V3 scores experts by sigmoid, V2 by softmax."""
     heads, rank = settings.count("attention.head_count"), settings.count("attention.kv_lora_rank")
     rope_width, gating = settings.count("rope.dimension_count"), settings.get("expert_gating_func", SOFTMAX) or SOFTMAX
     settings.require("expert_gating_func", gating, gating in (SOFTMAX, SIGMOID))
     is_v3, kv_heads = gating == SIGMOID, settings.get("attention.head_count_kv", 1)
     keys, values = settings.count("attention.key_length"), settings.count("attention.value_length")
-    if "attn_k_b" in pieces_of_a_layer(pieces):  # keys are kept as one latent, and these are its sizes
+    if "attn_k_b" in pieces_of_a_layer(pieces):  # key_length and value_length are those of the latent
         settings.require("attention.key_length", keys, (keys, values) == (rank + rope_width, rank))
         keys, values = settings.count("attention.key_length_mla"), settings.count("attention.value_length_mla")
     settings.require("attention.head_count_kv", kv_heads, kv_heads in (1, heads))
@@ -253,19 +253,19 @@ def _deepseek(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) 
     )
     angles = _rotary(settings, pieces, rope_width)
     if (angles["rope_scaling"] or {}).get("rope_type") == "yarn" and settings.get("rope.scaling.yarn_log_multiplier"):
-        weight = 10 * settings.number("rope.scaling.yarn_log_multiplier")  # of which llama.cpp keeps a tenth
-        magnitudes = {"mscale": weight, "mscale_all_dim": weight}  # it takes them to be the same
+        weight = 10 * settings.number("rope.scaling.yarn_log_multiplier")  # llama.cpp stores a tenth of it
+        magnitudes = {"mscale": weight, "mscale_all_dim": weight}  # llama.cpp has a single number for both
         angles = {name: value | magnitudes if isinstance(value, dict) else value for name, value in angles.items()}
     return latent | angles
 
 
 def pieces_of_a_layer(pieces: GgufTensors) -> set[str]:
-    """What GGUF calls the parts of layers."""
+    """Return GGUF's names of the parts of layers."""
     return {name.split(".")[2] for name in pieces if name.startswith("blk.") and name.count(".") == 3}
 
 
 def _heads(settings: GgufSettings, hf_config: HfConfig) -> HfConfig:
-    """How many heads there are, and how wide they are."""
+    """Return the number of key heads and the width of a head."""
     heads = hf_config["num_attention_heads"]
     kv_heads = settings.get("attention.head_count_kv") or heads
     are_counts = all(type(n) is int and n > 0 for n in (heads, kv_heads, hf_config["hidden_size"]))
@@ -278,7 +278,7 @@ def _heads(settings: GgufSettings, hf_config: HfConfig) -> HfConfig:
 
 
 def _full_rotary_heads(settings: GgufSettings, pieces: GgufTensors, hf_config: HfConfig) -> HfConfig:
-    """The same, and the angles, for what turns all of a head."""
+    """Return the sizes of heads and the angles, for layouts that rotate whole heads."""
     sizes = _heads(settings, hf_config)
     rope_width = settings.get("rope.dimension_count", sizes["head_dim"])
     settings.require("rope.dimension_count", rope_width, rope_width == sizes["head_dim"])
@@ -286,7 +286,7 @@ def _full_rotary_heads(settings: GgufSettings, pieces: GgufTensors, hf_config: H
 
 
 def _share(part: int, whole: int) -> float:
-    """A fraction that gives this part of the whole when it is multiplied and cut."""
+    """Return a fraction for which int(whole * fraction) is `part`."""
     share = part / max(whole, 1)
     return share if int(whole * share) == part else math.nextafter(share, 2.0)
 
@@ -299,7 +299,7 @@ READERS = {
 
 
 def _experts(settings: GgufSettings, layout: Layout) -> HfConfig:
-    """What config.json would say of a mixture of experts, where there is one."""
+    """Return the settings of a mixture of experts, if there is one."""
     if not (count := settings.get("expert_count")):
         return {}
     if not layout.moe_type:
@@ -316,7 +316,7 @@ def _experts(settings: GgufSettings, layout: Layout) -> HfConfig:
 
 
 def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig:
-    """The base of the rotary angles and how they are scaled."""
+    """Return the base and the scaling of the rotary angles."""
     base, kind = settings.get("rope.freq_base", 10000.0), settings.get("rope.scaling.type", "linear")
     settings.require("rope.freq_base", base, isinstance(base, int | float) and base > 0)
     base = float(base)
@@ -332,7 +332,7 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
         rope["original_max_position_embeddings"] = settings.count("rope.scaling.original_context_length")
         if (stretch := settings.get("rope.scaling.attn_factor")) is not None:
             rope["attention_factor"] = stretch
-    elif kind == "linear":  # as llama.cpp takes it where no type is given; 0 is no factor
+    elif kind == "linear":  # the default of llama.cpp; a factor of 0 means none
         if (factor := factor or settings.get("rope.scale_linear") or 1.0) != 1.0:
             rope = {"rope_type": "linear", "factor": factor}
     elif kind == "yarn":
@@ -347,18 +347,18 @@ def _rotary(settings: GgufSettings, pieces: GgufTensors, width: int) -> HfConfig
 
 
 def _divisors(settings: GgufSettings, piece: GgufTensor, width: int) -> np.ndarray:
-    """The number that each pair's angle is divided by; `width` of a head are turned."""
+    """Return the divisors of the angles, one per pair; `width` dimensions of a head are rotated."""
     if piece.type != 0 or piece.shape != (width // 2,):
         raise broken("its rope_freqs don't fit its heads", settings.file)
     return settings.raw[piece.begin : piece.end].view("<f4").astype(np.float64)
 
 
 def llama3_scaling(file: Path, divisors: np.ndarray, base: float) -> HfConfig:
-    """LLaMA 3's settings from the number that each pair's angle is divided by, which is all that GGUF keeps of them.
+    """Recover LLaMA 3's rotary scaling from the divisors of the angles, which are all that GGUF stores.
 
-    A pair that turns t times within the original length keeps its angle if t > high, has it divided by the factor if
-    t < low, and by 1 / ((1 − s) / factor + s) between, where s = (t − low) / (high − low). Only the ratios of low,
-    high and the original length matter, so low is 1.
+    A pair that rotates t times within the original length keeps its angle if t > high. The angle is divided by the
+    factor if t < low, and by 1 / ((1 − s) / factor + s) in between, where s = (t − low) / (high − low). Only the ratios
+    of low, high and the original length matter, so low is 1.
     """
     turns = base ** -(np.arange(len(divisors)) / len(divisors)) / (2 * np.pi)  # per token
 

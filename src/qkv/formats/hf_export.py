@@ -1,8 +1,8 @@
-"""A trained model as a folder that Hugging Face's `transformers` loads, with the same logits.
+"""Export a trained model as a folder that Hugging Face's `transformers` loads, with the same logits.
 
     config.json   model.safetensors   tokenizer.json   tokenizer_config.json   (generation_config.json)
 
-Which layout it is (LLaMA, Mixtral, Gemma, GPT-2, BERT, T5, Mamba-2, …) follows from the model's config; `families` has the tables.
+The layout (LLaMA, Mixtral, Gemma, GPT-2, BERT, T5, Mamba-2, …) follows from the model's config; see `families`.
 """
 
 import json
@@ -29,9 +29,9 @@ GENERATION_CONFIG = "generation_config.json"
 
 
 def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, to: str = "hf") -> str:
-    """Write the folder, wholly or not at all, and give transformers' word for the layout: llama, gpt2, bert, …
+    """Write the folder atomically and return transformers' model_type of the layout: llama, gpt2, bert, …
 
-    An earlier export in its place is replaced; any other folder that holds something is left alone.
+    An earlier export at the same path is replaced; any other non-empty folder is refused.
     """
     choose("to", to, ("hf",))
     folder = Path(folder)
@@ -45,17 +45,17 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         raise Problem("this model's weights were rounded to 8 bits: export it before quantise()")
     config, tensors = to_hf(model.config, weights_of(model))
     dtype = str(next(iter(tensors.values())).dtype).removeprefix("torch.")
-    config |= {"dtype": dtype, "torch_dtype": dtype}  # transformers 5's word for it, and 4's
-    for role in ("bos", "eos", "pad"):  # said even where there is none, since families have defaults
+    config |= {"dtype": dtype, "torch_dtype": dtype}  # the names in transformers 5 and 4
+    for role in ("bos", "eos", "pad"):  # written even if None, since families have defaults
         config[f"{role}_token_id"] = getattr(tokenizer, role, None)
     if model.config.kind == "encoder-decoder":
-        start = getattr(tokenizer, "start", None)  # what a decoder begins with
+        start = getattr(tokenizer, "start", None)  # the first token of a decoder
         start = getattr(tokenizer, "bos", None) if start is None else start
         config["decoder_start_token_id"] = 0 if start is None else start
     config["qkv_version"] = __version__
 
     generation = {} if tokenizer is None else tokenizer.habits.told()
-    if generation:  # such a file speaks for all that config.json would say of writing
+    if generation:  # this file overrides all generation settings of config.json
         ends = tokenizer.ends if tokenizer is not None and tokenizer.ends else None
         names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")
         generation |= {"eos_token_id": ends, **{name: config[name] for name in names if name in config}}
@@ -84,7 +84,7 @@ def _is_qwen_tokenizer(tokenizer: Tokenizer) -> bool:
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into, which takes the place of `folder` once all is on the disk, and vanishes if anything fails."""
+    """Yield a temporary folder that replaces `folder` when the block succeeds, and is deleted if it fails."""
     folder = folder.resolve()
     _refuse_other_files(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -100,16 +100,16 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         flush_folder(folder.parent)
     except OSError as error:
         if error.filename is not None and staging in Path(error.filename).parents:
-            error.filename, error.filename2 = str(folder), None  # the name that the user knows
+            error.filename, error.filename2 = str(folder), None  # the path that the user gave
         raise
     finally:
-        if old.exists() and not folder.exists():  # Ctrl-C fell between the two
+        if old.exists() and not folder.exists():  # interrupted between the two renames
             old.rename(folder)
         shutil.rmtree(staging, ignore_errors=True)
 
 
 def _refuse_other_files(folder: Path) -> None:
-    """Only an earlier export may be replaced, and only if nothing was added to it."""
+    """Raise Problem unless the folder is empty, missing, or an unchanged earlier export."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -1,7 +1,7 @@
-"""Why a model can be loaded, or not: what is known of a folder or file, and everything that stands in the way.
+"""Explain why a model can or cannot be loaded: its description and everything that prevents loading.
 
-`load` stops at the first thing that it has no word for. Here that is noted, the setting is taken to be what qkv reads, and
-the rest of the file is looked at, so that all of it is said at once.
+`load` stops at the first unsupported setting. Here the setting is recorded and replaced by a supported value, and the
+check goes on, so that all obstacles are reported at once.
 
 >>> from importlib.resources import files
 >>> report = inspect_model(str(files("qkv") / "demo" / "dates"))
@@ -28,25 +28,25 @@ from .families import FAMILIES, from_hf, read_config
 from .families.family import Family, normalise_names
 from .families.setting_table import HfConfig, UnsupportedValue
 
-MAX_REPAIRS = 50  # settings of one file that are noted
+MAX_REPAIRS = 50  # unsupported settings per file
 
 
 @dataclass(frozen=True)
 class ModelReport:
-    """What is known of a model that somebody names, and what stands in its way."""
+    """The description of a model, and what prevents loading it."""
 
     path: Path
-    description: Message  # what it is
-    config: Config | None  # as it would be read, where that can be said
+    description: Message
+    config: Config | None  # None if it can't be determined
     obstacles: tuple[Problem, ...]
 
     @property
     def loads(self) -> bool:
-        """Does nothing stand in its way?"""
+        """True if nothing prevents loading."""
         return not self.obstacles
 
     def settings(self) -> list[str]:
-        """The words of Config that it uses: those that aren't as they would be anyway."""
+        """Return the settings of Config that differ from their defaults, as name=value."""
         if self.config is None:
             return []
         usual = Config()
@@ -55,7 +55,7 @@ class ModelReport:
 
 
 def inspect_model(name: str | Path) -> ModelReport:
-    """Look at a folder, a file or a name, as `load` would, without stopping at the first thing in the way."""
+    """Check a folder, file or name as `load` does, without stopping at the first obstacle."""
     path = model_files.find_model(name)
     if path.is_file():
         return _inspect_at_once(path, _architecture(path))
@@ -68,7 +68,7 @@ def inspect_model(name: str | Path) -> ModelReport:
 
 
 def _architecture(file: Path) -> Message:
-    """What a GGUF file calls itself, as far as it can be read."""
+    """Describe a GGUF file by its general.architecture."""
     try:
         word = gguf.header(file)[0].get("general.architecture")
     except Problem:
@@ -79,7 +79,7 @@ def _architecture(file: Path) -> Message:
 
 
 def _inspect_at_once(path: Path, what: Message) -> ModelReport:
-    """Of what is read in one go, the first thing in the way is all there is to say."""
+    """Report on a format whose reader stops at the first obstacle."""
     try:
         if path.is_file():
             file = gguf.read(path)
@@ -92,7 +92,7 @@ def _inspect_at_once(path: Path, what: Message) -> ModelReport:
 
 
 def _inspect_hf_folder(path: Path, hf_config: HfConfig) -> ModelReport:
-    """A folder of Hugging Face."""
+    """Report on a Hugging Face folder."""
     word = str(hf_config["model_type"])[:80]
     family = next((family for family in FAMILIES if word in family.types), None)
     what = Message("a Hugging Face folder, model_type {word!r}", word=word)
@@ -113,7 +113,7 @@ def _inspect_hf_folder(path: Path, hf_config: HfConfig) -> ModelReport:
     obstacles += more
     try:
         text.load(path)
-    except NoTokenizer:  # ids are enough for much
+    except NoTokenizer:  # token ids are enough for many uses
         pass
     except Problem as problem:
         obstacles.append(problem)
@@ -123,13 +123,13 @@ def _inspect_hf_folder(path: Path, hf_config: HfConfig) -> ModelReport:
 def _read_all(
     path: Path, hf_config: HfConfig, tensors: Mapping[str, Tensor], family: Family | None
 ) -> tuple[Config | None, list[Problem]]:
-    """The config, and what is in its way; each setting that qkv can't read is taken as it could."""
+    """Return the config and the obstacles. Unsupported settings are replaced by supported values."""
     obstacles: list[Problem] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Notice)
         for _repair in range(MAX_REPAIRS):
             try:
-                if family is not None and (obstacles or not tensors):  # names can't be held to what was changed
+                if family is not None and (obstacles or not tensors):  # names need not match a changed config
                     return read_config(hf_config, normalise_names(family, tensors)), obstacles
                 config, state = from_hf(hf_config, tensors)
                 return config, [*obstacles, *_shape_problems(path, config, state)]
@@ -138,7 +138,7 @@ def _read_all(
                 hf_config = problem.repair(hf_config)
             except Problem as problem:
                 return None, [*obstacles, problem]
-            except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
+            except Exception as error:  # invalid values may raise anything
                 error_text = quoted(error)
                 nonsense = Problem("{file} describes no model that can be built: {error}", file=path, error=error_text)
                 return None, [*obstacles, nonsense]
@@ -146,7 +146,7 @@ def _read_all(
 
 
 def _shape_problems(path: Path, config: Config, state: dict[str, Tensor]) -> list[Problem]:
-    """Tensors of other shapes than the config promises."""
+    """Return a Problem if tensors have other shapes than the config implies."""
     try:
         model = model_files.empty_model(config)
     except Problem as problem:

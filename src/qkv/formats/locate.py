@@ -1,4 +1,4 @@
-"""Where a model lies, by whatever names it. Needs no torch, so that a wrong name is refused at once."""
+"""Find a model by folder, file or name. Does not import torch, so wrong names fail quickly."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from ..library import store
 
 
 def find_model(name: str | Path) -> Path:
-    """Where a model lies: a folder or file as it is, or a name's place in the cache."""
+    """Return the path of a model: an existing folder or file, or the cached copy of a named model."""
     path, named = Path(name), str(name)
-    if not named:  # else it would be the folder one stands in
+    if not named:  # Path("") is the current folder
         raise Problem("the name of the model is empty: give a folder, a .gguf file or a name of `qkv models`")
-    if os.path.isdir(path):  # unlike Path's, false of a name that is too long for any file
+    if os.path.isdir(path):  # unlike Path.is_dir, False for names that are too long
         return path
     if os.path.isfile(path):
         if path.suffix != ".gguf":
@@ -28,12 +28,12 @@ def find_model(name: str | Path) -> Path:
         nearest_name = nearest(named, names)
         raise Problem(
             _(
-                "there is no model {name}: did you mean {near}? (`qkv models` has {names}; it is no folder or .gguf "
+                "there is no model {name}: did you mean {near}? (`qkv models` has {names}; it is not a folder or .gguf "
                 "file either)"
             )
             if nearest_name
             else _(
-                "there is no model {name}: no such folder or .gguf file, and no name of `qkv models` (there are "
+                "there is no model {name}: no such folder or .gguf file, and not a name of `qkv models` (there are "
                 "{names}; hf:owner/name is one of the Hugging Face hub)"
             ),
             name=named,

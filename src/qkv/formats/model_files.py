@@ -1,9 +1,8 @@
-"""Weights in and out, by name: runs of qkv, Hugging Face folders (safetensors, ONNX), GGUF files, CTranslate2 folders.
+"""Load models from runs of qkv, Hugging Face folders (safetensors, ONNX), GGUF files and CTranslate2 folders.
 
-A foreign format is first brought into Hugging Face's words, a config and tensors by name; `families` does the rest.
-Its reader is imported when such a file is opened: training on a text needs none of them.
-The model is built without memory of its own and given the tensors as they come, mapped from the file where they can
-be, so that the weights are in memory about once. Nothing is ever unpickled.
+Other formats are first converted to Hugging Face's config and tensor names; `families` does the rest. Readers are
+imported on demand: training needs none of them. Models are built on the meta device and take tensors as they are,
+memory-mapped where possible, so weights are in memory about once. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from .families.setting_table import HfConfig
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
-# What config.json says of sizes: none can be larger than the largest side of a tensor, nor a model have more layers
-# than tensors. A wrong one would have us build a model that no memory holds before any weight is looked at.
+# Sizes in config.json. None exceeds the largest side of a tensor, and there are fewer layers than tensors:
+# a damaged value could otherwise allocate more than all memory before any weight is read.
 SIZES = (
     *("vocab_size", "decoder_vocab_size", "type_vocab_size", "relative_attention_num_buckets"),
     *("hidden_size", "n_embd", "d_model", "intermediate_size", "n_inner", "d_ff", "encoder_ffn_dim", "decoder_ffn_dim"),
@@ -56,11 +55,11 @@ LAYER_COUNTS = (
 
 
 def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Transformer, text.Tokenizer | None]:
-    """A model and its tokenizer, ready to use (eval), by whatever names it; None where a Hugging Face folder has none.
+    """Return a model in eval mode and its tokenizer, or None for a Hugging Face folder without one.
 
-    A folder (a run of qkv, whose best checkpoint is taken, or its newest; one checkpoint of a run; a Hugging Face folder;
-    one with a low-rank adapter, as peft writes it, whose base is opened too; a CTranslate2 folder), a .gguf file, a name of
-    the store, or hf:owner/name. Named ones must be in the cache: nothing is fetched.
+    `name` is a run of qkv (its best checkpoint, else the newest), one checkpoint of a run, a Hugging Face folder, a
+    peft adapter (its base is loaded too), a CTranslate2 folder, a .gguf file, a name of the store, or hf:owner/name.
+    Named models must be in the cache: nothing is downloaded.
 
     >>> model, tokenizer = load(Path(__file__).parents[1] / "demo" / "dates")  # the translator that comes with qkv
     >>> model.config.kind, tokenizer.decode(tokenizer.encode("May 4, 2026"))
@@ -72,7 +71,7 @@ def load(name: str | Path, *, dtype: torch.dtype = torch.float32) -> tuple[Trans
 def _load(
     name: str | Path, dtype: torch.dtype, dependents: tuple[Path, ...]
 ) -> tuple[Transformer, text.Tokenizer | None]:
-    """`dependents` are the folders that go on from this model, each from the next: none of them can be its base."""
+    """Load a model. `dependents` are the folders that were trained from it: none of them can be its base."""
     path = find_model(name)
     if (resolved := path.resolve()) in dependents:
         raise Problem(
@@ -91,7 +90,7 @@ def _load(
         model = _load_hf(path, config, dtype)
         try:
             return model, check_vocabulary(path, text.load(path), model)
-        except NoTokenizer:  # models of other things than text have none, and ids are enough for much
+        except NoTokenizer:  # token ids are enough for many uses
             return model, None
     from . import ctranslate2
 
@@ -104,7 +103,7 @@ def _load(
 
 
 def build(source: Path, hf_config: HfConfig, tensors: Tensors, dtype: torch.dtype = torch.float32) -> Transformer:
-    """The Transformer of a config and tensors in Hugging Face's words."""
+    """Build a Transformer from a config and tensors with Hugging Face's names."""
     from .families import from_hf
 
     refuse_impossible_sizes(source, hf_config, tensors.shapes)
@@ -112,11 +111,11 @@ def build(source: Path, hf_config: HfConfig, tensors: Tensors, dtype: torch.dtyp
         with SkipInit():
             config, state = from_hf(hf_config, checked_finite(source, tensors))
         model = empty_model(config)
-    except Problem as problem:  # families know nothing of files
+    except Problem as problem:  # families do not know the file name
         raise (
             problem if "file" in problem.values else Problem("{file}: {problem}", file=source, problem=problem)
         ) from None
-    except Exception as error:  # whatever a config with nonsense in it makes of the arithmetic
+    except Exception as error:  # invalid values may raise anything
         raise Problem(
             "{file} describes no model that can be built: {error}", file=source, error=quoted(error)
         ) from error
@@ -126,13 +125,13 @@ def build(source: Path, hf_config: HfConfig, tensors: Tensors, dtype: torch.dtyp
 
 
 def empty_model(config: Config) -> Transformer:
-    """A Transformer whose weights have shapes and no memory."""
+    """Return a Transformer on the meta device."""
     with torch.device("meta"), SkipInit():
         return Transformer(config)
 
 
 class SkipInit(TorchFunctionMode):
-    """Weights without memory are not drawn, nor scaled: PyTorch would take two seconds to learn how to draw nothing."""
+    """Skip random initialisation on the meta device, for which PyTorch would import for two seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -144,13 +143,13 @@ class SkipInit(TorchFunctionMode):
 
 
 def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: torch.dtype) -> None:
-    """Make these tensors a model's weights as they are, without a copy where dtype and layout allow; empties `state`.
+    """Set the tensors as a model's weights, without a copy where dtype and layout allow. Empties `state`.
 
-    Every tensor must have a parameter: one that nothing reads would be dropped silently.
+    Every tensor needs a parameter: an unused one would be dropped silently.
     """
     if unread := sorted(state.keys() - dict(model.named_parameters(remove_duplicate=False)).keys()):
         raise Problem(
-            "{file} has weights that its config leaves no place for ({names}): the config is another model's, or damaged",
+            "{file} has weights that its config does not have ({names}): the config is another model's, or damaged",
             file=source,
             names=all_of(unread[:5]),
         )
@@ -174,7 +173,7 @@ def assign(source: Path, model: Transformer, state: dict[str, Tensor], dtype: to
 
 
 def hf_tensors(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = True) -> Tensors:
-    """The tensors of a Hugging Face folder: one file, or shards with an index that says what lies where."""
+    """Return the tensors of a Hugging Face folder: a single file, or shards with an index."""
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file():
         return mapped_tensors({single: None}, dtype, keep)
@@ -209,7 +208,7 @@ def hf_tensors(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tr
 def _load_run(
     folder: Path, dtype: torch.dtype, checkpoint: Path | None = None, dependents: tuple[Path, ...] = ()
 ) -> tuple[Transformer, text.Tokenizer]:
-    """A run at its best checkpoint, or at the one named."""
+    """Load a run at its best checkpoint or at the given one."""
     record = run_folder.read_record(folder)
     checkpoint = run_folder.best(folder) if checkpoint is None else checkpoint
     file = run_folder.weights_file(folder, checkpoint)
@@ -223,46 +222,45 @@ def _load_run(
 
 
 def _load_hf(folder: Path, config: HfConfig, dtype: torch.dtype) -> Transformer:
-    """The model of a Hugging Face folder, from safetensors, or from ONNX where it has none."""
+    """Load a Hugging Face folder from safetensors, else from ONNX."""
     from . import onnx
 
     if file := find_onnx(folder):
         return build(file, *onnx.read(file, config), dtype)
-    # GPT-2 keeps its matrices the other way round, so they are copied: let each page go when that is done.
+    # GPT-2 stores its matrices transposed, so they are copied: free each page after that.
     return build(folder, config, hf_tensors(folder, dtype, keep=config["model_type"] != "gpt2"), dtype)
 
 
 def find_onnx(folder: Path) -> Path | None:
-    """The ONNX file that a Hugging Face folder is read from; None where it has safetensors, or neither."""
+    """Return the ONNX file that a folder is loaded from; None if it has safetensors."""
     from . import onnx
 
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
 
 
 def _merged_run(folder: Path, record: run_folder.Record, checkpoint: Path, dependents: tuple[Path, ...]) -> Transformer:
-    """The base of a run with what it learned beside it, merged."""
+    """Load the base of an adapter run and merge the adapter."""
     from .adapters import attach, merge
 
     return merge(attach(load_base(folder, record["base"], run_config(folder, record, None), dependents), checkpoint))
 
 
 def load_base(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
-    """The model that a run goes on from, with the head that its task needs; weights that changed since are refused."""
+    """Load the model that a run was trained from, with the head of its task. Raise Problem if its weights changed."""
     if not isinstance(base, dict) or not all(isinstance(base.get(key), str) for key in ("place", "sha256")):
         raise Problem("{file} can't be read: {error}", file=folder / run_folder.CONFIG, error=Message("it has no base"))
     try:
         model, _ = _load(base["place"], torch.float32, dependents or (folder.resolve(),))
     except Problem as problem:
         raise Problem(
-            "{folder} goes on from {base}, which can't be opened: {problem}",
+            "{folder} was trained from {base}, which can't be opened: {problem}",
             folder=folder,
             base=base["place"],
             problem=problem,
         ) from None
     if fingerprint(model) != base["sha256"]:
         raise Problem(
-            "{folder} goes on from {base}, whose weights are no longer those it was begun with: put the old ones back, or "
-            "begin a new run",
+            "{folder} was trained from {base}, whose weights have changed since: restore them, or start a new run",
             folder=folder,
             base=base["place"],
         )
@@ -270,8 +268,10 @@ def load_base(folder: Path, base: Any, config: Config, dependents: tuple[Path, .
 
 
 def transfer_weights(model: Transformer, config: Config) -> Transformer:
-    """A model of this config with the weights of another, copied; a head for other labels is drawn, and a missing pooler."""
-    state = {name: tensor.clone() for name, tensor in weights_of(model).items()}  # they may be mapped from a file
+    """Return a model of `config` with copies of the weights. A new head or a missing pooler is initialised randomly."""
+    state = {
+        name: tensor.clone() for name, tensor in weights_of(model).items()
+    }  # cloned, because they may be memory-mapped
     if config.output.head != "classes" or model.config.output.labels == config.output.labels:
         target = empty_model(config)
         assign(Path("."), target, state, torch.float32)
@@ -289,7 +289,7 @@ def transfer_weights(model: Transformer, config: Config) -> Transformer:
 def _load_adapter(
     folder: Path, dtype: torch.dtype, dependents: tuple[Path, ...]
 ) -> tuple[Transformer, text.Tokenizer | None]:
-    """An adapter alone: its base is opened too, and the two are merged."""
+    """Load an adapter and its base, merged."""
     from .adapters import attach, base_name, merge
 
     base = base_name(folder)
@@ -299,8 +299,8 @@ def _load_adapter(
         model, tokenizer = _load(base, torch.float32, dependents)
     except Problem as problem:
         raise Problem(
-            "{folder} is an adapter, and its base can't be opened: {problem}. Where it lies says base_model_name_or_path in "
-            "{file}",
+            "{folder} is an adapter, and its base can't be opened: {problem}. Its path or name is "
+            "base_model_name_or_path in {file}",
             folder=folder,
             problem=problem,
             file=folder / run_folder.ADAPTER[0],
@@ -325,13 +325,13 @@ def _load_marian(folder: Path, model: Transformer) -> tuple[Transformer, text.To
     pieces = next((f for p in (folder, folder.parent) if (f := p / "sentencepiece.model").is_file()), None)
     if pieces is None:
         raise Problem(
-            "{folder} has no sentencepiece.model beside model.bin: without it no text becomes tokens", folder=folder
+            "{folder} has no sentencepiece.model beside model.bin: text can't be tokenised without it", folder=folder
         )
     return model, check_vocabulary(folder, from_shared(pieces, ctranslate2.vocabulary(folder)), model)
 
 
 def check_vocabulary(source: Path, tokenizer: text.Tokenizer, model: Transformer) -> text.Tokenizer:
-    """The tokenizer, if the model has a vector for each of its tokens."""
+    """Return the tokenizer. Raise Problem if it has more tokens than the model."""
     if tokenizer.vocab > max(model.config.vocab, model.config.read_vocab):
         raise Problem(
             "{file}: the tokenizer has {tokens} tokens and the model {vocab}: it is another model's",
@@ -343,12 +343,12 @@ def check_vocabulary(source: Path, tokenizer: text.Tokenizer, model: Transformer
 
 
 def read_json(file: Path) -> HfConfig:
-    """A JSON file that holds names and values."""
+    """Return a JSON object from a file."""
     return bounded_reading.read_table(file, _("{file} can't be read: {error}"))
 
 
 def refuse_impossible_sizes(source: Path, hf_config: HfConfig, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Refuse a config that speaks of sizes its own tensors don't have, or of weights that are quantised."""
+    """Raise Problem if a config has sizes that its tensors rule out, or quantised weights."""
     if method := hf_config.get("quantization_config"):
         method = method.get("quant_method", "") if isinstance(method, dict) else method
         raise Problem(
@@ -356,7 +356,7 @@ def refuse_impossible_sizes(source: Path, hf_config: HfConfig, shapes: dict[str,
             file=source,
             method=str(method)[:80],
         )
-    # A Qwen3-Next without experts says how wide they would be.
+    # A Qwen3-Next without experts has this setting too.
     unused = ("moe_intermediate_size",) if hf_config.get("num_experts") == 0 else ()
     _refuse_larger_than(source, hf_config, shapes, [name for name in SIZES if name not in unused], LAYER_COUNTS)
 
@@ -379,7 +379,7 @@ def _refuse_larger_than(
 
 
 def _no_model(folder: Path, config: HfConfig) -> Problem:
-    """Why a folder can't be loaded."""
+    """Return the reason why a folder can't be loaded."""
     pickled = sorted({file.name for pattern in PICKLED for file in folder.glob(pattern)})
     if pickled and not any(folder.glob("*.safetensors")):
         return Problem(
@@ -403,15 +403,15 @@ def _no_model(folder: Path, config: HfConfig) -> Problem:
         )
     if config:
         return Problem(
-            "{file} says neither 'format', as a run of qkv does, nor 'model_type', as a Hugging Face model does: "
-            "it is of something else",
+            "{file} has neither 'format', as a run of qkv does, nor 'model_type', as a Hugging Face model does: "
+            "it belongs to something else",
             file=folder / "config.json",
         )
     return run_folder.not_a_run(folder)
 
 
 def run_config(folder: Path, record: Mapping[str, object], checkpoint: Path | None) -> Config:
-    """The model that a run's config.json describes, if it can be the one of a checkpoint's weights: none can be larger."""
+    """Return the model config of a run. Raise Problem if its sizes exceed those of the checkpoint's tensors."""
     file = folder / run_folder.CONFIG
     try:
         config = Config.from_dict(record.get("model"))
@@ -419,7 +419,7 @@ def run_config(folder: Path, record: Mapping[str, object], checkpoint: Path | No
         raise Problem("{file}: {problem}", file=file, problem=problem) from None
     if checkpoint is not None:
         shapes = mapped_tensors({checkpoint / run_folder.WEIGHTS: None}, torch.float32).shapes
-        # Sizes of parts that the model doesn't have are there too, and say nothing of its weights.
+        # Only the sizes of parts that the model has are checked.
         sizes = [*RUN_SIZES, *(["relative_buckets"] if config.position == "relative" else [])]
         sizes += NAMES["latent"].values() if "latent" in config.mixers else []
         sizes += NAMES["state"].values() if any(word in STATES for word in config.mixers) else []

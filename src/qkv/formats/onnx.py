@@ -1,10 +1,10 @@
-"""Weights out of an ONNX file, in which small models are published for the browser, often quantised to 8 bits.
+"""Weights of ONNX files, a common format of small models for the browser, often quantised to 8 bits.
 
     model {graph}      graph {nodes, tensors}      node {inputs, operation, name}      tensor {shape, type, name, bytes}
 
-Only the tensors are taken, out of protobuf's wire format; the graph is looked at for names and never run. An export keeps
-the names of vectors and tables and loses those of matrices, which it turns over: `onnx::MatMul_17` is known by where it is
-used, and `/model/layers.0/mlp/up_proj/MatMul` uses model.layers.0.mlp.up_proj.weight. In 8 bits a tensor X is kept as
+Only the tensors are read, from protobuf's wire format; the graph supplies names and is never run. An export keeps the
+names of vectors and tables but not of matrices, which it transposes: `onnx::MatMul_17` is identified by its use, since
+node `/model/layers.0/mlp/up_proj/MatMul` uses model.layers.0.mlp.up_proj.weight. An 8-bit tensor X is stored as
 X_quantized, X_scale and X_zero_point: a weight is (integer − zero point) · scale.
 """
 
@@ -25,29 +25,29 @@ from .tensor_files import Makers, Tensors
 
 NAMES = ("model.onnx", "model_quantized.onnx", "model_fp16.onnx", "model_int8.onnx", "model_uint8.onnx")
 TYPES = {1: torch.float32, 2: torch.uint8, 3: torch.int8, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16}
-PRODUCTS = {"MatMul": "/MatMul", "MatMulInteger": "/MatMul_quant"}  # operation -> how the node's name ends
+PRODUCTS = {"MatMul": "/MatMul", "MatMulInteger": "/MatMul_quant"}  # operation -> suffix of the node's name
 PACKED = ("MatMulNBits", "MatMulBnb4")  # less than 8 bits, in blocks
-MAX_FIELDS = 4_000_000  # a model of 100 layers has some 100,000
+MAX_FIELDS = 4_000_000  # a model of 100 layers has about 100,000
 MAX_NUMBERS = 1 << 20  # written one by one: scales and zero points
 
-# protobuf's numbers for what is wanted here
+# protobuf field numbers
 GRAPH = 7
 NODE, INITIALIZER = 1, 5
 INPUT, NODE_NAME, OPERATION = 1, 3, 4
 SHAPE, TYPE, FLOATS, INTEGERS, NAME, BYTES, LOCATION = 1, 2, 4, 5, 8, 9, 14
 
-Span = tuple[int, int]  # first byte, and the one after the last
+Span = tuple[int, int]  # begin, end
 Field = int | Span
 
 
 def find(folder: Path) -> Path | None:
-    """The ONNX file of a folder, or of its `onnx` where models for the browser have it; None if there is none."""
+    """Return the ONNX file of a folder or of its `onnx` subfolder, else None."""
     candidates = [parent / name for name in NAMES for parent in (folder, folder / "onnx")]
     return next((file for file in candidates if file.is_file()), None)
 
 
 def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
-    """What config.json says, put right where the file says otherwise, and the tensors by Hugging Face's names."""
+    """Return config.json, corrected where the file differs, and the tensors under Hugging Face's names."""
     graph = OnnxGraph(file)
     table: Makers = {}
     for name in graph.pieces:
@@ -60,13 +60,13 @@ def read(file: Path, config: HfConfig) -> tuple[HfConfig, Tensors]:
         raise broken("it has no weights with the names of a Hugging Face model", file)
     hf_config = dict(config)
     if "lm_head.weight" in graph.products.values() and any(piece.quantised for piece in graph.pieces.values()):
-        hf_config["tie_word_embeddings"] = False  # one table, but rounded twice
+        hf_config["tie_word_embeddings"] = False  # the shared table was quantised twice, differently
     return hf_config, Tensors(table)
 
 
 @dataclass(frozen=True)
 class OnnxTensor:
-    """A tensor: where its bytes lie in the file, or its few numbers themselves; `quantised` ones need scale and zero."""
+    """A tensor: the span of its bytes or, if it is small, its numbers. Quantised ones need a scale and a zero point."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -76,13 +76,13 @@ class OnnxTensor:
 
 
 class OnnxGraph:
-    """The tensors of a file under its own names (those in 8 bits without `_quantized`), and which products use them."""
+    """The tensors of a file under its own names (without `_quantized`), and which products use them."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.raw = file, map_file(file)
         self.data, self.fields_remaining = self.raw.data, MAX_FIELDS
         self.pieces: dict[str, OnnxTensor] = {}
-        self.products: dict[str, str] = {}  # a tensor's name -> the name that its place in the graph gives it
+        self.products: dict[str, str] = {}  # a tensor's name -> Hugging Face's, from the node that uses it
         nodes: list[Span] = []
         graphs = [span for number, span in self.fields((0, len(self.raw))) if number == GRAPH]
         if len(graphs) != 1:
@@ -96,7 +96,7 @@ class OnnxGraph:
             self._node(node)
 
     def varint(self, at: int, end: int) -> tuple[int, int]:
-        """A number of 7 bits a byte, the lowest first, and where it ends."""
+        """Read a number of 7 bits per byte, lowest first. Return it and the position after it."""
         number = 0
         for shift in range(0, 70, 7):
             if at >= end:
@@ -105,10 +105,10 @@ class OnnxGraph:
             number |= (byte & 127) << shift
             if byte < 128:
                 return number, at
-        raise broken("byte {at} is no number of protobuf: it was cut short or damaged", self.file, at=at)
+        raise broken("byte {at} is not a protobuf number: it was cut short or damaged", self.file, at=at)
 
     def fields(self, span: Span) -> Iterator[tuple[int, Field]]:
-        """The fields of a message: its number with an integer, or with the span of a text, of bytes, of a message."""
+        """Yield the fields of a message: field number and an integer, or the span of a string, bytes or message."""
         at, end = span
         while at < end:
             self.fields_remaining -= 1
@@ -122,28 +122,28 @@ class OnnxGraph:
                 if key & 7 == 2:
                     length, at = self.varint(at, end)
                 else:
-                    length = {1: 8, 5: 4}.get(key & 7, end)  # the other kinds are not in use
+                    length = {1: 8, 5: 4}.get(key & 7, end)  # other wire types are obsolete
                 value = (at, at + length)
                 at += length
                 if at > end:
                     raise broken(
-                        "byte {at} is no number of protobuf: it was cut short or damaged", self.file, at=value[0]
+                        "byte {at} is not a protobuf number: it was cut short or damaged", self.file, at=value[0]
                     )
             yield key >> 3, value
 
     def as_span(self, value: Field) -> Span:
-        """The span of a field, which must have one."""
+        """Return the span of a field. Raise Problem if it is an integer."""
         if not isinstance(value, tuple):
             raise broken("a number stands where a text or a tensor should", self.file)
         return value
 
     def text(self, value: Field) -> str:
-        """A short text; a longer one is no name."""
+        """Return a string, cut after 1000 bytes, since names are shorter."""
         begin, end = self.as_span(value)
         return str(self.data[begin : min(end, begin + 1000)], "utf-8", "replace")
 
     def integers(self, value: Field) -> list[int]:
-        """One integer, or many in a row."""
+        """Return a repeated integer field, packed or not."""
         if isinstance(value, int):
             return [value]
         (at, end), numbers = value, []
@@ -172,7 +172,7 @@ class OnnxGraph:
             elif number == LOCATION and value == 1:
                 raise broken("its weights lie in another file, which qkv does not open", self.file)
         if dtype not in TYPES:
-            return  # positions and shapes of the graph
+            return  # index tensors of the graph
         if len(shape) > 4 or 0 in shape or any(side >= 1 << 32 for side in shape):
             raise broken("{name} is {shape}", self.file, name=name[:80], shape=tuple(shape[:8]))
         stored_name = name.removesuffix("_quantized")
@@ -215,17 +215,17 @@ class OnnxGraph:
             self.products[used] = name.removesuffix(ending).strip("/").replace("/", ".") + ".weight"
 
     def stored(self, name: str) -> Tensor:
-        """A tensor as it is kept."""
+        """Return a tensor in its stored dtype."""
         piece = self.pieces[name]
         if piece.numbers is not None:
             if piece.dtype not in (torch.uint8, torch.int8):
                 raise broken("{name} is {dtype}", self.file, name=name[:80], dtype=piece.dtype)
             return torch.tensor(piece.numbers, dtype=torch.uint8).view(piece.dtype).reshape(piece.shape)
-        raw = np.array(self.raw[slice(*piece.span)])  # copied: nothing is aligned here
+        raw = np.array(self.raw[slice(*piece.span)])  # copied, because the bytes may be unaligned
         return torch.from_numpy(raw).view(piece.dtype).reshape(piece.shape)
 
     def floats(self, name: str) -> Tensor:
-        """A tensor in float32, whether kept as floats or as integers with a scale and a zero point."""
+        """Return a tensor in float32, dequantised if necessary."""
         tensor = self.stored(name)
         if self.pieces[name].quantised:
             tensor = self._scaled(name, tensor)
@@ -239,7 +239,7 @@ class OnnxGraph:
             if (tensor_name := f"{name}_{part}") not in self.pieces:
                 raise broken("it has no {name}", self.file, name=tensor_name[:80])
             scaling[part] = self.stored(tensor_name)
-            # One for all, or one per column of a product's matrix.
+            # One for the whole matrix, or one per column.
             if scaling[part].numel() != 1 and scaling[part].shape != tensor.shape[-1:]:
                 raise broken("{name}_scale doesn't fit {name}", self.file, name=name[:80])
         if tensor.is_floating_point() or not scaling["scale"].is_floating_point():

@@ -1,4 +1,4 @@
-"""Models of layouts that qkv doesn't know, opened by transformers as they are."""
+"""Open models of layouts that qkv does not support, through transformers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from .tensor_files import refuse_infinite
 
 
 def open_any(name: str | Path, *, eager: bool = False, lm_head: bool = False) -> tuple[Any, Any]:
-    """A model of ours and its tokenizer, as `load` gives them, or, where qkv doesn't know the layout and transformers is
-    installed, the same folder through transformers. `eager`: with the attention that gives its weights itself.
-    `words`: with the head that says words, and a tokenizer of ours."""
+    """Load a model and its tokenizer as `load` does, or through transformers if qkv does not support the layout.
+
+    `eager` selects transformers' eager attention, which returns its weights. `lm_head` loads the language-model head
+    and returns a tokenizer of qkv.
+    """
     try:
         return load(name)
     except Problem as problem:
-        cause = problem.values.get("problem", problem)  # told by a family, wrapped by the file it came from
+        cause = problem.values.get("problem", problem)  # raised by a family, wrapped with the file name
         if not isinstance(cause, Unsupported) and cause.values.get("what") != "model_type":
             raise
         try:
@@ -30,9 +32,9 @@ def open_any(name: str | Path, *, eager: bool = False, lm_head: bool = False) ->
 
 
 def _open_with_transformers(transformers: Any, name: str | Path, eager: bool, lm_head: bool) -> tuple[Any, Any]:
-    """A folder by transformers: nothing of it is executed, unpickled, fetched or drawn at random.
+    """Open a folder by transformers without running, unpickling, downloading or randomly initialising anything.
 
-    An encoder-decoder is opened with its head, or it couldn't say anything.
+    Encoder-decoders are always opened with their head: without it they have no output tokens.
     """
     path = find_model(name)
     transformers.logging.set_verbosity_error()
@@ -47,7 +49,7 @@ def _open_with_transformers(transformers: Any, name: str | Path, eager: bool, lm
         tokenizer = text.load(path) if lm_head else transformers.AutoTokenizer.from_pretrained(path, **safe)
     except Problem:
         raise
-    except Exception as error:  # whatever a folder of another make brings up
+    except Exception as error:  # transformers raises many types
         raise Problem(
             "{model} could not be opened by transformers either: {error}",
             model=name,

@@ -1,9 +1,9 @@
-"""Weights in 8 bits, for faster decoding: a quarter of the bytes of float32 have to come from memory for each token.
+"""8-bit weights for faster decoding: per token only a quarter of float32's bytes are read from memory.
 
-Each row of a matrix is divided by its largest number, times 127, and rounded; the row's factor is kept. Activations stay
-floating point ("weight-only"). On a CPU the product of few rows runs on PyTorch's int8 kernel, which takes and gives
-bfloat16: about three decimal digits, which is what this road costs in exactness. Many rows (a prompt) are multiplied in
-float32 from the matrix put back together, since there the arithmetic counts, not the memory.
+Each row of a matrix is divided by its largest absolute value / 127 and rounded; this scale is stored per row.
+Activations stay floating point ("weight-only"). On CPU the product of few rows runs on PyTorch's int8 kernel, whose
+input and output are bfloat16 (about three decimal digits). Many rows (a prompt) are multiplied in float32 by the
+dequantised matrix, since there compute is the bottleneck, not memory.
 
 O outputs, I inputs.
 """
@@ -18,18 +18,18 @@ from torch import Tensor, nn
 
 from ..model.transformer import Transformer
 
-MAX_INT8_ROWS = 8  # up to so many rows the int8 kernel is faster than float32's
-STRIDE = 32  # the kernel reads inputs by whole vectors and doesn't check: other widths go the float32 road
+MAX_INT8_ROWS = 8  # up to this many rows the int8 kernel is faster than float32
+STRIDE = 32  # the kernel reads whole vectors without checking; other widths are computed in float32
 
 
 class Int8Linear(nn.Module):
-    """`nn.Linear` with its matrix in 8 bits: y = x·(int8·scale)ᵀ + bias."""
+    """`nn.Linear` with an 8-bit matrix: y = x·(int8·scale)ᵀ + bias."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         weight = linear.weight.detach()
         largest = weight.float().abs().amax(1, keepdim=True).clamp_min(1e-12)
-        # The kernel reads the factor in bfloat16: round it first, so that the integers fit the factor that is used.
+        # The kernel reads the scale in bfloat16: round it first, so that the integers match it.
         self.scale: Tensor
         self.register_buffer("scale", (largest[:, 0] / 127).to(torch.bfloat16))  # (O,)
         self.integers: Tensor
@@ -40,7 +40,7 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The matrix as it is used, put back together: (O, I)."""
+        """The dequantised matrix (O, I)."""
         return (self.integers.float() * self.scale.float()[:, None]).to(self.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ class Int8Linear(nn.Module):
         return output.view(*x.shape[:-1], self.out_features)
 
     def flat(self) -> Callable[[Tensor], Tensor]:
-        """The product of rows (R, I) → (R, O) as a bare function, for decoding token by token."""
+        """Return the product of rows (R, I) → (R, O) as a plain function, for token-by-token decoding."""
         integers, scale, bias = self.integers, self.scale, self.bias
         max_rows = MAX_INT8_ROWS if integers.device.type == "cpu" and self.in_features % STRIDE == 0 else 0
 
@@ -66,7 +66,7 @@ class Int8Linear(nn.Module):
 
 
 def quantise(model: Transformer) -> Transformer:
-    """Turn the matrices of the blocks and of the head into 8 bits, in place; embeddings and norms stay as they are.
+    """Quantise the linear layers of the blocks and the head to 8 bits, in place. Embeddings and norms are unchanged.
 
     >>> from ..model.config import Config
     >>> _ = torch.manual_seed(0)
@@ -78,7 +78,7 @@ def quantise(model: Transformer) -> Transformer:
     """
     model.eval().requires_grad_(False)
     for name, module in list(model.named_modules()):
-        # A router's small matrix decides who computes: rounded, tokens would take other experts.
+        # A rounded router would send tokens to other experts.
         if type(module) is nn.Linear and not name.endswith(".router"):
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, Int8Linear(module))

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: mapped as they lie, looked through for what is no number, copied into a model by name."""
+"""Tensors in safetensors files: memory-mapped, checked for NaN and infinity, copied into a model by name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from ..i18n import Message, Problem, quoted
 
-Makers = dict[str, tuple[tuple[int, ...], Callable[[], Tensor]]]  # name -> shape, and what makes it
+Makers = dict[
+    str, tuple[tuple[int, ...], Callable[[], Tensor]]
+]  # name -> shape, and a function that returns the tensor
 
 
 class Tensors(Mapping[str, Tensor]):
-    """Tensors by name, each made anew whenever it is asked for; their shapes are known before."""
+    """Tensors by name, created on each access. Shapes are known in advance."""
 
     def __init__(self, table: Makers) -> None:
         self.shapes = {name: shape for name, (shape, _) in table.items()}
@@ -36,9 +38,9 @@ class Tensors(Mapping[str, Tensor]):
 
 
 def mapped_tensors(files: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> Tensors:
-    """Tensors of one or many safetensors files, by name: mapped where they have the dtype wanted, else converted.
+    """Return the tensors of safetensors files by name, memory-mapped where they have the dtype, else converted.
 
-    What is mapped stays so as long as the result is there; with `keep=False`, only as long as the tensor is used.
+    With `keep=False` a file is mapped only while a tensor is converted, so that its pages are freed.
     """
     table: Makers = {}
     for file, names in files.items():
@@ -63,14 +65,14 @@ def _read_mapped(file: Path, handle: Any, name: str, dtype: torch.dtype, keep: b
         tensor = handle.get_tensor(name)
         if not tensor.is_floating_point() or (keep and tensor.dtype == dtype):
             return tensor
-        # Mapped through a handle of its own, its pages are given back as soon as it is converted.
+        # A separate handle frees the mapped pages as soon as the tensor is converted.
         return _open(file).get_tensor(name).to(dtype)
     except (SafetensorError, OSError, RuntimeError) as error:
         raise _unreadable(file, error) from None
 
 
 def checked_finite(source: Path, tensors: Tensors) -> Tensors:
-    """The same tensors, each looked through as it is taken: NaN and infinity in weights make every answer nonsense."""
+    """Return the same tensors, each checked on access: NaN or infinity in a weight makes all output useless."""
 
     def checked(name: str) -> Tensor:
         tensor = tensors[name]
@@ -81,15 +83,14 @@ def checked_finite(source: Path, tensors: Tensors) -> Tensors:
 
 
 def refuse_infinite(source: Path, name: str, tensor: Tensor) -> None:
-    """Refuse a tensor with NaN or infinity in it; least and largest tell, at the speed of memory."""
+    """Raise Problem if a tensor has NaN or infinity. Checks minimum and maximum, at memory speed."""
     if tensor.is_floating_point() and tensor.numel() and not all(extreme.isfinite() for extreme in tensor.aminmax()):
         is_bad = ~tensor.isfinite()
         first = tuple(is_bad.nonzero()[0].tolist())
         details = dict(count=int(is_bad.sum()), all=tensor.numel(), place=first, value=float(tensor[first]))
         raise Problem(
-            "{file}: {name} has {count} of its {all} weights that are no numbers (the first is {value}, at "
-            "{place}), so that all it says would be nonsense: the file was damaged, or training went wrong before "
-            "it was saved; get it again, or take an earlier one",
+            "{file}: {name} has {count} of its {all} weights not finite (the first is {value}, at {place}): the file was "
+            "damaged, or training diverged before it was saved; get it again, or take an earlier one",
             file=source,
             name=name,
             **details,
@@ -112,12 +113,12 @@ def _unreadable(file: Path, error: Exception) -> Problem:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every learned tensor by name; one that is shared (a tied head) appears once."""
+    """Return every parameter by name; shared ones (a tied head) appear once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
 
 
 def fingerprint(model: nn.Module) -> str:
-    """The sha256 of every weight with its name: the same model, whatever file it came from."""
+    """Return the sha256 of all weights and their names, independent of the file format."""
     digest = hashlib.sha256()
     for name, tensor in weights_of(model).items():
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
@@ -126,7 +127,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, by their names."""
+    """Return all tensors of a safetensors file by name."""
     try:
         return load_file(file)
     except (SafetensorError, OSError) as error:
@@ -143,7 +144,7 @@ def load_weights(file: Path, model: nn.Module) -> None:
 
 
 def refuse_other_weights(file: Path, saved: dict[str, tuple[int, ...]], model: nn.Module) -> None:
-    """Refuse weights that are not of this model, by name and shape."""
+    """Raise Problem if names or shapes of the weights differ from the model's."""
     own = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
     for name in sorted(own.keys() | saved.keys()):
         if saved.get(name) != own.get(name):

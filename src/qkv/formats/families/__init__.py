@@ -56,7 +56,7 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def family_of(config: Config) -> Family:
-    """The layout that holds such a model; where none does, an error names the nearest and what it would need."""
+    """Return the layout that fits a config. If none does, raise an error with the nearest and what it would need."""
     candidates = [family for family in FAMILIES if config.kind in family.supported["kind"]]
     has_experts = config.experts is not None
     nearest_first = sorted(candidates, key=lambda family: ("experts" in family.example) != has_experts)
@@ -73,13 +73,13 @@ def family_of(config: Config) -> Family:
 
 
 def to_hf(config: Config, state: State, family: Family | None = None) -> tuple[HfConfig, State]:
-    """config.json and tensors as the family has them; `state` is `dict(model.named_parameters())`."""
+    """Return config.json and tensors in the family's layout; `state` is `dict(model.named_parameters())`."""
     family = family_of(config) if family is None else family
     return family.write(config), rename_to_hf(family, config, state)
 
 
 def from_hf(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config, State]:
-    """Config and state dict of ours from a family's config.json and tensors."""
+    """Return the Config and state dict of a Hugging Face config.json and its tensors."""
     family = _find_family(hf_config)
     tensors = normalise_names(family, tensors)
     config, tensors = resolve_repeats(family, read_config(hf_config, tensors), tensors)
@@ -87,9 +87,10 @@ def from_hf(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> tuple[Config,
 
 
 def read_config(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
-    """Return the Config that a family's config.json describes. `tensors` are named as the whole model names them.
+    """Return the Config that a config.json describes. Of the tensors, only the names matter, as the whole model has
+    them.
 
-    What can't be read is refused in the words of that config.json.
+    Errors name the settings as that config.json does.
     """
     family, model_type = _find_family(hf_config), hf_config["model_type"]
     _refuse_conflicting_counts(hf_config)
@@ -99,7 +100,7 @@ def read_config(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
         return family.read(hf_config, tensors)
     except KeyError as missing:
         raise Unsupported(
-            "this config.json says nothing of {name}, which a {word} needs", name=str(missing), word=model_type
+            "this config.json lacks {name}, which a {word} needs", name=str(missing), word=model_type
         ) from None
     except Unsupported:
         raise
@@ -108,7 +109,7 @@ def read_config(hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
 
 
 def _find_family(hf_config: HfConfig) -> Family:
-    """Return the family that this config.json names, or raise an error that names those that there are."""
+    """Return the family of this config.json, or raise an error that lists the supported ones."""
     model_type = str(hf_config.get("model_type"))
     families = {name: family for family in FAMILIES for name in family.types}
     if model_type in families:
@@ -124,7 +125,7 @@ def _find_family(hf_config: HfConfig) -> Family:
 
 
 def _refuse_conflicting_counts(hf_config: HfConfig) -> None:
-    """transformers knows each family's number of heads by a second name too; no tensor's shape tells which is meant."""
+    """Raise an error if the two names that transformers has for the number of heads disagree."""
     second = "num_attention_heads"
     for first in ("n_head", "num_heads", "encoder_attention_heads"):
         if first in hf_config and (b := hf_config.get(second, hf_config[first])) != hf_config[first]:
@@ -139,7 +140,7 @@ def _refuse_conflicting_counts(hf_config: HfConfig) -> None:
 
 
 def _nearest_family(hf_config: HfConfig) -> Family:
-    """Of the families of its kind, the one whose config.json has most in common with this one, for what both say."""
+    """Return the family of the same kind whose config.json shares most settings with this one."""
     classes = "".join(map(str, hf_config.get("architectures") or []))
     kind = "encoder" if "MaskedLM" in classes else "decoder" if "CausalLM" in classes else None
     kind = "encoder-decoder" if hf_config.get("is_encoder_decoder") else kind

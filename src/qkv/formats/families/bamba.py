@@ -1,4 +1,4 @@
-"""Bamba: a LLaMA most of whose layers have a Mamba-2 mixer in attention's place, and whose attention turns half of each head."""
+"""Bamba: a LLaMA in which most layers have a Mamba-2 mixer instead of attention, with rotary on half of each head."""
 
 from ...i18n import Message
 from ...model.config import Config
@@ -28,7 +28,7 @@ SUPPORTED: Supported = dict(
     position=("rotary",),
     norm=("rms",),
     norm_place=("pre",),
-    feed_forward=("swiglu",),  # whose activation is the convolution's too
+    feed_forward=("swiglu",),  # also the convolution's activation
     bias=(False, True),
     qk_norm=(None,),
     window=(None,),
@@ -39,14 +39,14 @@ SUPPORTED: Supported = dict(
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Mixers of both kinds: without attention transformers' own can't run."""
+    """Requires mixers of both kinds: without attention transformers' implementation fails."""
     mixers = set(config.mixers)
     obstacles = [] if mixers == {"mamba2", "attention"} else [need("mixer='mamba2×… attention'", repr(config.mixer))]
     return obstacles + state_width_obstacles(config)
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
-    """Return what stands in each layer. As in transformers, numbers beyond the last layer have no effect."""
+    """Return the mixer of each layer. As in transformers, indices beyond the last layer have no effect."""
     count, attention_layers = reading.settings["n_layer"], reading.hf_config.get("attn_layer_indices")
     if not attention_layers:
         raise Unsupported("no layer of this {family} attends, and qkv reads those in which some do", family="Bamba")
@@ -63,12 +63,12 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return the numbers of those that attend."""
+    """Return the indices of the attention layers."""
     return dict(attn_layer_indices=[i for i, word in enumerate(config.mixers) if word == "attention"])
 
 
 def read_head_width(reading: ConfigReading) -> dict[str, Value]:
-    """Return the width of a mixer's heads, which may follow from how many widths they have together."""
+    """Return the width of a mixer's heads, which may follow from the expansion."""
     hf_config, head_width = reading.hf_config, reading.hf_config.get("mamba_d_head", "auto")
     if head_width == "auto":
         head_width = hf_config["mamba_expand"] * hf_config["hidden_size"] // hf_config["mamba_n_heads"]
@@ -76,12 +76,12 @@ def read_head_width(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_head_width(config: Config) -> HfConfig:
-    """Return both."""
+    """Return the width of a mixer's heads and the expansion."""
     return dict(mamba_d_head=config.state_sizes("mamba2").values, mamba_expand=expansion(config))
 
 
 def attention_bias(reading: ConfigReading) -> Value:
-    """Return whether attention has biases: the other parts must have them too, or none."""
+    """Return whether attention has biases: the other parts must agree."""
     return reading.hf_config.get("attention_bias", False)
 
 
@@ -103,12 +103,11 @@ SETTINGS: Table = (
         Setting("mamba_n_groups", "n_state_group"),
         Setting("mamba_d_conv", "taps"),
     ),
-    RotaryEntry(share=0.5, share_name=""),  # transformers hears it nowhere but in the table
+    RotaryEntry(share=0.5, share_name=""),  # transformers reads it only from the table
 )
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     mixers = {"attention": ("self_attn", attention_rows), "mamba2": ("mamba", mixer_rows)}
     return decoder_rows(
         config, mixers, feed_forward="feed_forward", feed_forward_norm="pre_ff_layernorm", final_norm="final_layernorm"

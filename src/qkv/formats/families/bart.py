@@ -1,7 +1,7 @@
-"""BART: an encoder-decoder with learned positions and a norm over its embeddings on each side, norms after each part.
+"""BART: an encoder-decoder with learned positions, a norm after the embeddings of each side, and norms after each part.
 
-mBART is a BART with its norms before each part and one more at the end; Marian, which translates, is a BART with sines for
-positions, all before their cosines, and no norm over its embeddings. All add a number per word to the logits.
+mBART has its norms before each part and one more at the end. Marian, for translation, has sinusoidal positions (all
+sines before all cosines) and no norm after the embeddings. All have a bias for the logits.
 """
 
 import math
@@ -48,17 +48,17 @@ SUPPORTED: Supported = dict(
     head=("linear",),
 ) | (PLAIN | dict(head_bias=(True, False)))
 del SUPPORTED["source_vocab"]
-UNUSED = 2  # lines before the first position
+UNUSED = 2  # rows before the first position
 POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
 def member(config: Config) -> str:
-    """Which of them the model is, as transformers names it."""
+    """Return transformers' model_type."""
     return "marian" if config.position == "sinusoidal" else "bart" if config.norm_place == "post" else "mbart"
 
 
 def obstacles(config: Config) -> list[Message]:
-    """What Marian has otherwise than BART, and the embedding's scale."""
+    """Requirements that involve several settings: what Marian has and BART lacks, and the embedding's scale."""
     needed, is_marian = head_obstacles(config), member(config) == "marian"
     if config.embedding.norm == is_marian:
         needed.append(need(f"embedding_norm={not is_marian}", config.embedding.norm))
@@ -80,7 +80,7 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def equal_on_both_sides(suffix: str, name: str) -> Table:
-    """Return the entries of a number that each side has, and which must be one."""
+    """Return the entries of a number that each side has and that must be equal."""
     first, second = f"encoder_{suffix}", f"decoder_{suffix}"
 
     def compare(reading: ConfigReading) -> None:
@@ -99,7 +99,7 @@ def equal_on_both_sides(suffix: str, name: str) -> Table:
 
 
 def read_vocabularies(reading: ConfigReading) -> dict[str, Value]:
-    """Return the two vocabularies; untied, transformers 5 keeps all three matrices apart."""
+    """Return the two vocabularies. Untied, transformers 5 has three separate matrices."""
     hf_config, vocab = reading.hf_config, reading.hf_config["vocab_size"]
     tied = hf_config.get("tie_word_embeddings", True)
     shared = reading.member != "marian" or hf_config.get("share_encoder_decoder_embeddings", True)
@@ -108,7 +108,7 @@ def read_vocabularies(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_vocabularies(config: Config) -> HfConfig:
-    """Return them, the decoder's where the member has a word for it."""
+    """Return the vocabularies, the decoder's under its own name for Marian."""
     hf_config = dict(vocab_size=config.read_vocab, tie_word_embeddings=config.embedding.tied)
     if member(config) != "marian":
         return hf_config
@@ -117,7 +117,7 @@ def write_vocabularies(config: Config) -> HfConfig:
 
 
 def read_positions(reading: ConfigReading) -> dict[str, Value]:
-    """Return the positions: learned, but for a Marian's sines, which its file may hold too."""
+    """Return the kind of positions: learned, except for Marian's sinusoids."""
     if reading.member != "marian":
         return dict(position="learned", sides="own")
     if all(_are_sines(reading.tensors[name]) for name in POSITION_TABLES if name in reading.tensors):
@@ -160,7 +160,7 @@ SETTINGS: Table = (
 
 
 def _are_sines(table: Tensor) -> bool:
-    """Is this what Marian computes, as exactly as the numbers were kept?"""
+    """True if this is Marian's table, up to the precision of its dtype."""
     sines = Sinusoidal(table.shape[1], halves=True)(torch.zeros(table.shape, dtype=torch.float64))
     dtypes = (torch.bfloat16, torch.float16, torch.float32)
     coarsest = next((dtype for dtype in dtypes if torch.equal(table.to(dtype).to(table.dtype), table)), torch.float32)
@@ -168,11 +168,10 @@ def _are_sines(table: Tensor) -> bool:
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [TensorRow("embedding.weight", "model.shared.weight")] * (
         config.source_vocab is None or member(config) != "marian"
     )
-    if config.source_vocab is not None:  # of `shared` nothing is used
+    if config.source_vocab is not None:  # `shared` is unused
         table += [TensorRow("source_embedding.weight", "model.encoder.embed_tokens.weight")]
         table += [TensorRow("embedding.weight", "model.decoder.embed_tokens.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
@@ -199,7 +198,7 @@ def rows(config: Config) -> list[TensorRow]:
 
 
 def fill(config: Config, state: State) -> State:
-    """BART always has biases, and positions and norms for each side, though both may be the same."""
+    """Add zero biases, and copies of shared positions and norms for the decoder: BART always has both."""
     decoder_copies = {}
     if config.embedding.sides == "shared":
         decoder_copies = {
@@ -208,7 +207,7 @@ def fill(config: Config, state: State) -> State:
     return decoder_copies | zero_biases(state)
 
 
-# The embedding may stand there once for each side and once more as the head; so may Marian's sines.
+# Copies of the embedding for each side and the head, and Marian's sines.
 REPEATS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
 IGNORED = (
     r"^model\.shared\.weight$|^model\.(encoder|decoder)\.(embed_tokens|embed_positions)\.weight$|^lm_head\.weight$"

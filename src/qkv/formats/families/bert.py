@@ -1,9 +1,8 @@
-"""BERT: an encoder with learned positions and token types, norms after each part, and a head for masked words.
+"""BERT: an encoder with learned positions, token types, norms after each part, and a masked-language-model head.
 
-RoBERTa is the same model under other names, with one token type and two lines before the first position that are never
-used; XLM-RoBERTa and CamemBERT are RoBERTas. A file may hold the encoder alone, as sentence encoders are published: then
-the model has head="none", and a pooler where the file has one. One that tells texts apart has head="classes": a pooler, which
-RoBERTa keeps within its head, and a matrix with a line for each label.
+RoBERTa, XLM-RoBERTa and CamemBERT differ in names, one token type and two unused rows before the first position. A file
+may contain the encoder alone, as sentence encoders do: then the model has head="none", and a pooler if the file has
+one. A classifier has head="classes": a pooler (part of RoBERTa's head) and a matrix with a row per label.
 """
 
 from functools import partial
@@ -40,7 +39,7 @@ SUPPORTED: Supported = dict(
     embedding_norm=(True,),
     head=("mlm", "none", "classes"),
 ) | (PLAIN | dict(pooler=(False, True)))
-# Of the heads for masked words and for labels: our name -> theirs.
+# The heads for masked tokens and for classes: our name -> theirs.
 BERT_HEAD = {
     "dense": "cls.predictions.transform.dense",
     "norm": "cls.predictions.transform.LayerNorm",
@@ -58,18 +57,18 @@ ROBERTA_HEAD = {
     "classes": "classifier.out_proj",
 }
 CLASSES = {"none": "Model", "mlm": "ForMaskedLM", "classes": "ForSequenceClassification"}  # of transformers
-UNUSED = 2  # lines of RoBERTa's positions, which begin after that of the padding token, 1
+UNUSED = 2  # rows before RoBERTa's first position, which follows the padding token, 1
 
 
 def obstacles(config: Config) -> list[Message]:
-    """A model with a head for words is published without its pooler."""
+    """Models with a language-model head are published without a pooler."""
     conflict = config.output.pooler and config.says_words
     needed = Message("pooler=False, or head='none'")
     return head_obstacles(config) + [need(needed, True, repr(config.output.head))] * conflict
 
 
 def read_head(reading: ConfigReading, mlm_prefix: str) -> dict[str, Value]:
-    """Return the head, by the names of the tensors; `begins` is how those of the head for masked words begin."""
+    """Return the head, by the names of the tensors; `mlm_prefix` begins those of the masked-language-model head."""
     names = list(reading.tensors)
     head = "mlm" if any(name.startswith(mlm_prefix) for name in names) else "none"
     head = "classes" if any(name.startswith("classifier.") for name in names) else head
@@ -78,21 +77,21 @@ def read_head(reading: ConfigReading, mlm_prefix: str) -> dict[str, Value]:
 
 
 def labels_of(hf_config: HfConfig) -> tuple[str, ...]:
-    """Return the names of the classes, in order; what transformers calls two where nothing is said."""
+    """Return the class names in order, by default transformers' two."""
     require(hf_config, dict(problem_type=hf_config.get("problem_type") and "single_label_classification"))
     names = hf_config.get("id2label") or {str(i): f"LABEL_{i}" for i in range(2)}
     return tuple(names[i] for i in sorted(names, key=int))
 
 
 def write_head(config: Config, name: str) -> HfConfig:
-    """Return the class of transformers, and the names of the classes where there are any."""
+    """Return transformers' class and the class names, if there are any."""
     labels = {str(i): label for i, label in enumerate(config.output.labels)}
     names = dict(id2label=labels, label2id={label: int(i) for i, label in labels.items()}) if labels else {}
     return names | dict(architectures=[f"{name}{CLASSES[config.output.head]}"])
 
 
 def settings(name: str, mlm_prefix: str, unused: int = 0) -> Table:
-    """Return the table of BERT or RoBERTa, which counts the lines before the first position too."""
+    """Return the settings of BERT or RoBERTa; RoBERTa counts unused rows as positions."""
     positions = Form(
         lambda value, reading: value - unused if type(value) is int and value > 0 else value,
         lambda value, config: value + unused,
@@ -119,20 +118,19 @@ def settings(name: str, mlm_prefix: str, unused: int = 0) -> Table:
 
 
 def required_activation(reading: ConfigReading) -> Value:
-    """Return the only activation that is read: the head for masked words has a GELU whatever the blocks have."""
+    """Return the only supported activation: RoBERTa's masked-language-model head always has GELU."""
     return "gelu" if reading.settings["head"] == "mlm" else reading.hf_config.get("hidden_act")
 
 
 SETTINGS = settings("Bert", "cls.predictions.")
 ROBERTA_SETTINGS: Table = (
-    required("pad_token_id", UNUSED - 1, is_written=True),  # by which RoBERTa finds its first position
+    required("pad_token_id", UNUSED - 1, is_written=True),  # RoBERTa counts positions from it
     *settings("Roberta", "lm_head.", UNUSED),
     required("hidden_act", required_activation),
 )
 
 
 def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, str] = BERT_HEAD) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [
         TensorRow("embedding.weight", f"{base}.embeddings.word_embeddings.weight"),
         TensorRow("position.table", f"{base}.embeddings.position_embeddings.weight", unused=unused),
@@ -155,24 +153,24 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
     table += linear("head.dense", head["dense"], bias=True)
     table += linear("head.norm", head["norm"], bias=True)
     table += [TensorRow("head.bias", head["bias"])]
-    # An untied head has its bias twice in their file, and theirs computes with the second.
+    # The file of an untied head has its bias twice, and transformers uses the second.
     return table + linear("head", head["matrix"], bias=True) * (not config.embedding.tied)
 
 
 def fill(config: Config, state: State) -> State:
-    """BERT always has biases, and one token type at least."""
+    """Add zero biases and a zero token type: BERT always has both."""
     embedding = state["embedding.weight"]
     return {"types.weight": embedding.new_zeros(1, embedding.shape[1])} | zero_biases(state)
 
 
-# Beside the masked words a pooler and a next-sentence head were trained, which take no part in their logits.
+# The pooler and the next-sentence head of pretraining do not affect the logits.
 IGNORED = (
     r"position_ids$|\.pooler\.dense\.|^cls\.seq_relationship\.|^(cls\.predictions|lm_head)\.decoder\.(weight|bias)$"
 )
 
 
 def repeats(base: str, head: dict[str, str]) -> dict[str, str]:
-    """The matrix and the bias of the head stand in old files once more."""
+    """Return the copies of the head's matrix and bias in old files."""
     matrix = head["matrix"]
     return {
         f"{matrix}.weight": f"{base}.embeddings.word_embeddings.weight",

@@ -1,7 +1,7 @@
-"""DeepSeek-V2 and V3: latent attention, and experts beside one that every token takes, after some layers without.
+"""DeepSeek-V2 and V3: latent attention, and after some dense layers mixtures of experts with a shared expert.
 
-V2 scores experts by softmax, V3 each by itself, with a number added that only decides who is chosen. Both may let a token
-choose from a few groups of experts. Where angles are stretched by YaRN, scores are scaled too.
+V2 scores experts by softmax, V3 by sigmoid plus a bias that only affects the selection. Both may limit a token to a few
+groups of experts. With YaRN, scores are scaled too.
 """
 
 import math
@@ -49,12 +49,12 @@ for free in ("experts", "attention_scale"):
 
 
 def member(config: Config) -> str:
-    """Which of the two the model is, as transformers names it."""
+    """Return transformers' model_type."""
     return "deepseek_v3" if config.experts is not None and config.experts.score == "sigmoid" else "deepseek_v2"
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Experts after a number of layers without, of which some are shared, and a scale that YaRN explains."""
+    """Requires experts after some dense layers, shared experts, and a scale that YaRN explains."""
     experts, is_v3 = config.experts, member(config) == "deepseek_v3"
     if experts is None:
         return [need("experts={…}", None)]
@@ -74,17 +74,17 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def yarn_magnitude(factor: float, weight: float) -> float:
-    """YaRN's correction of a stretch by a factor."""
+    """Return YaRN's attention factor for a stretch."""
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
 def check_heads(reading: ConfigReading) -> None:
-    """Refuse heads that share keys."""
+    """Raise an error if heads share keys."""
     agreed_value(reading.hf_config, "num_attention_heads", "num_key_value_heads")
 
 
 def read_angles(reading: ConfigReading) -> dict[str, Value]:
-    """Return the angles, and the scale of scores, which follows from what a file says of YaRN's magnitudes."""
+    """Return the angles and the scale of scores, which follows from YaRN's magnitudes."""
     hf_config, scale, rope = reading.hf_config, None, rotary_table(reading.hf_config)
     width = reading.settings["head_width"] + reading.settings["rope_width"]
     factor, mscale_all_dim, mscale = rope.get("factor"), rope.pop("mscale_all_dim", 0), rope.pop("mscale", 0)
@@ -98,7 +98,7 @@ def read_angles(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_angles(config: Config) -> HfConfig:
-    """Return both; the scale of scores is written as YaRN's magnitude."""
+    """Return the angles; the scale of scores is written as YaRN's magnitude."""
     hf_config = write_rotary(config)
     if config.attention_scale is not None and config.rotary.scaling is not None:
         width = value_of(config, "head_width") + value_of(config, "rope_width")
@@ -111,19 +111,19 @@ def write_angles(config: Config) -> HfConfig:
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
-    """Return which layers have experts: all after the first few."""
+    """Return the layers with experts: all after the first few."""
     count, default = reading.settings["n_layer"], 3 if reading.member == "deepseek_v3" else 0
     dense = min(reading.hf_config.get("first_k_dense_replace", default) or 0, count)
     return {"experts.layers": layer_pattern(("dense",) * dense + ("experts",) * (count - dense))}
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return how many are before them."""
+    """Return the number of dense layers."""
     return dict(first_k_dense_replace=config.thinkers.index("experts"))
 
 
 def read_groups(reading: ConfigReading) -> dict[str, Value]:
-    """Return the groups of experts that a token chooses from; V2 has none if it is greedy."""
+    """Return the groups of experts; a greedy V2 has none."""
     hf_config, groups_per_token = reading.hf_config, reading.hf_config.get("topk_group")
     groups = {
         "experts.groups": hf_config.get("n_group") or 1,
@@ -139,7 +139,7 @@ def read_groups(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_groups(config: Config) -> HfConfig:
-    """Return them, and how V2 calls that."""
+    """Return the groups, and V2's name of the method."""
     experts = value_of(config, "experts")
     hf_config = dict(n_group=experts.groups, topk_group=experts.groups_per_token)
     if member(config) == "deepseek_v3":
@@ -148,7 +148,7 @@ def write_groups(config: Config) -> HfConfig:
 
 
 def shared_experts(default: int) -> Setting:
-    """Return the entry of the experts that every token takes, which are one as wide as all of them in ours."""
+    """Return the entry of the shared experts, which qkv has as a single wide one."""
     form = Form(
         lambda count, reading: reading.settings["experts.hidden"] * (count or 0) or None,
         lambda width, config: (width or 0) // value_of(config, "experts.hidden"),
@@ -211,7 +211,6 @@ SETTINGS: Table = (
 
 
 def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one latent attention."""
     bias = bool(config.bias)
     if config.latent.q_rank is None:
         table = linear(f"{prefix}.q", f"{hf_prefix}.q_proj", bias=False)
@@ -226,7 +225,6 @@ def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRo
 
 
 def expert_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one mixture."""
     assert config.experts is not None
     table = mixtral.mixture_rows(config.experts.count, mixtral.QWEN_EXPERT, prefix, hf_prefix)
     for part, hf_part in mixtral.QWEN_EXPERT.items() if config.experts.shared is not None else ():
@@ -237,7 +235,6 @@ def expert_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     return llama.decoder_rows(config, {"latent": ("self_attn", attention_rows)}, expert_rows=expert_rows)
 
 
@@ -248,7 +245,7 @@ DEEPSEEK = Family(
     obstacles,
     SETTINGS,
     rows,
-    # The layer after the last is a further head that guesses a second token.
+    # The layer after the last is a multi-token prediction head.
     ignored=llama.IGNORED + r"|^model\.layers\.{n_layer}\.",
     prefix="model.",
     head=llama.HEAD,

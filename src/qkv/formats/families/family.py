@@ -1,9 +1,9 @@
-"""What a family is: where each of our tensors lies in a published layout, and how its config.json reads.
+"""A family of published models: the table of tensor names and the settings of its config.json.
 
-A family is a table, not code: `Row("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` says it
-in both directions. A row may stack several of our tensors into one of theirs (GPT-2's q, k and v), or weave them head by
-head (Qwen3-Next's queries and gates), may transpose (GPT-2 keeps its matrices the other way round) and may have lines before
-ours that are never used (BART's positions begin at line 2). Every row must be there: a tensor too few or too many is an error.
+A family is data, not code: `TensorRow("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` works
+in both directions. A row may stack several of our tensors (GPT-2's q, k and v) or interleave them by head (Qwen3-Next's
+queries and gates), transpose (GPT-2), and skip unused rows (BART's positions start at row 2). Missing and extra tensors
+are errors.
 """
 
 import re
@@ -23,23 +23,23 @@ State = dict[str, Tensor]
 
 
 MISMATCHES = {
-    "extra": _("these weights are no {family} that qkv knows: there is also {names}"),
-    "missing": _("these weights are no whole {family}: missing {names}"),
-    "place": _("a {family} layout has no place for {names}"),
+    "extra": _("these weights are not a {family} that qkv knows: there is also {names}"),
+    "missing": _("these weights are not a complete {family}: missing {names}"),
+    "place": _("a {family} layout does not have {names}"),
 }
 
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One tensor of theirs, and the one of ours that it is, or those that it stacks along the outputs."""
+    """One tensor of a published layout, and our tensor or those that it stacks along the outputs."""
 
     names: str | tuple[str, ...]
     hf_name: str
     transposed: bool = False
-    unused: int = 0  # lines of theirs that come before ours and stand for nothing
-    unit_axis: int | None = None  # an axis of length 1 that theirs has and ours hasn't
-    groups: int = 1  # where theirs goes group by group: so many,
-    sizes: tuple[int, ...] = ()  # each with so many lines of each part; one that is named twice has two such pieces
+    unused: int = 0  # unused rows before ours
+    unit_axis: int | None = None  # an axis of length 1 that only theirs has
+    groups: int = 1  # number of groups that theirs interleaves,
+    sizes: tuple[int, ...] = ()  # and the rows of each part in a group; a part named twice has two pieces
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class TensorRow:
         return (self.names,) if isinstance(self.names, str) else self.names
 
     def write(self, parts: list[Tensor]) -> Tensor:
-        """Theirs of ours."""
+        """Return their tensor from ours."""
         tensor = woven(self._split_parts(parts), self.groups) if self.sizes else torch.cat(parts)
         if self.unused:
             tensor = torch.cat([tensor.new_zeros(self.unused, *tensor.shape[1:]), tensor])
@@ -55,7 +55,7 @@ class TensorRow:
         return (tensor.T if self.transposed else tensor).contiguous()
 
     def read(self, tensor: Tensor) -> State:
-        """Ours of theirs."""
+        """Return our tensors from theirs."""
         tensor = tensor.T if self.transposed else tensor
         tensor = tensor if self.unit_axis is None else tensor.squeeze(self.unit_axis)
         if not self.sizes:
@@ -64,7 +64,7 @@ class TensorRow:
         return {name: torch.cat([piece for part, piece in pieces if part == name]) for name in self.parts}
 
     def _split_parts(self, parts: list[Tensor]) -> list[Tensor]:
-        """What theirs weaves: a part that is named twice is cut into its two pieces."""
+        """Split each part into its pieces: a part that is named twice has two."""
         rows = {
             name: [self.groups * size for part, size in zip(self.parts, self.sizes, strict=True) if part == name]
             for name in self.parts
@@ -75,38 +75,36 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class Family:
-    """A published layout: what it can hold, its config reader and writer, its table of names."""
+    """A published layout: what it supports, its settings and its table of names."""
 
-    name: str  # as people call it
-    types: tuple[str, ...]  # the words that transformers has for it, `model_type`
+    name: str  # display name
+    types: tuple[str, ...]  # transformers' model_type of its members
     supported: Supported
-    obstacles: Callable[[Config], list[Message]]  # what more than one setting decides: "n_kv_head=4 (here 2)"
+    obstacles: Callable[[Config], list[Message]]  # requirements that involve several settings: "n_kv_head=4 (here 2)"
     settings: Table
     rows: Callable[[Config], list[TensorRow]]
-    fill: Callable[[Config, State], State] = lambda config, state: state  # 0 where the layout has more than we do
-    ignored: str = (
-        "$^"  # a pattern: tensors in published files that hold nothing learned, or nothing of ours; {n_layer}
-    )
-    prefix: str = ""  # of all names but the head's; a file of the bare model leaves it out
-    head: str = "$^"  # a pattern: the names that have no prefix
-    repeats: dict[str, str] = field(default_factory=dict)  # tensors that files may hold once more -> which they are
-    example: dict[str, Value] = field(default_factory=dict)  # settings without which no model has this layout
+    fill: Callable[[Config, State], State] = lambda config, state: state  # adds tensors that the layout always has
+    ignored: str = "$^"  # pattern of tensors in published files that are not needed; {n_layer}
+    prefix: str = ""  # of all names except the head's; files of the bare model lack it
+    head: str = "$^"  # pattern of names without the prefix
+    repeats: dict[str, str] = field(default_factory=dict)  # copies that files may have -> their source
+    example: dict[str, Value] = field(default_factory=dict)  # settings that every model of this layout needs
     member: Callable[[Config], str] | None = None  # which of `types` a model is; None: the first
 
     def read(self, hf_config: HfConfig, tensors: Mapping[str, Tensor]) -> Config:
-        """Return what a config.json means; of the tensors only the names matter, but for Marian's positions."""
+        """Return the Config of a config.json. Only the names of the tensors matter, except for Marian's positions."""
         return read_table(self.settings, hf_config, tensors, self.supported)
 
     def write(self, config: Config) -> HfConfig:
-        """Return a config.json that says the same."""
+        """Return the config.json of a Config."""
         return write_table(self.settings, config, self.member(config) if self.member else self.types[0])
 
     def names(self, member: str) -> Pairs:
-        """Yield what a member's config.json calls each setting of ours."""
+        """Yield our name and a member's config.json name of each setting."""
         return (pair for entry in entries_of(self.settings, member) for pair in entry.names())
 
 
-# What a layout has only if it says so.
+# Features that a layout lacks unless it declares them.
 PLAIN: Supported = dict(
     experts=(None,),
     parallel=(False,),
@@ -126,14 +124,14 @@ PLAIN: Supported = dict(
 
 
 def linear(prefix: str | Sequence[str], hf_prefix: str, *, bias: bool, transposed: bool = False) -> list[TensorRow]:
-    """The rows of a layer with a weight and perhaps a bias."""
+    """Return the rows of a weight and, if there is one, its bias."""
     parts = (prefix,) if isinstance(prefix, str) else prefix
     rows = [TensorRow(tuple(f"{part}.weight" for part in parts), f"{hf_prefix}.weight", transposed)]
     return rows + [TensorRow(tuple(f"{part}.bias" for part in parts), f"{hf_prefix}.bias")] * bias
 
 
 def find_obstacles(family: Family, config: Config) -> list[Message]:
-    """Each setting that the layout can't express, with what it could: empty if the model fits."""
+    """Return what the layout would need for each unsupported setting; empty if the model fits."""
     obstacles = []
     for name, values in family.supported.items():
         if getattr(config, name) not in values:
@@ -142,23 +140,23 @@ def find_obstacles(family: Family, config: Config) -> list[Message]:
 
 
 def need(needed: str | Message | Listed, *actual: object) -> Message:
-    """What a layout would need, and what is there."""
+    """Return the message of a requirement and the actual values."""
     return Message("{wanted} (here {here})", wanted=needed, here=Listed(actual, _(" and ")))
 
 
 def shared_head_obstacles(config: Config) -> list[Message]:
-    """The obstacle of a layout whose heads share nothing."""
+    """Return the obstacle of a layout without shared key heads."""
     shares = config.n_kv_head not in (None, config.n_head)
     return [need(f"n_kv_head={config.n_head}", config.n_kv_head)] if shares else []
 
 
 def head_obstacles(config: Config) -> list[Message]:
-    """The obstacles of a layout whose heads share nothing and divide the width."""
+    """Return the obstacles of a layout without shared key heads whose heads divide the width."""
     return shared_head_obstacles(config) + width_obstacles(config)
 
 
 def width_obstacles(config: Config) -> list[Message]:
-    """The obstacle of a layout whose heads divide the width."""
+    """Return the obstacle of a layout whose heads divide the width."""
     obstacles = []
     if config.head_width is not None and config.head_width * config.n_head != config.width:
         obstacles.append(need("head_width × n_head = width", f"{config.head_width} × {config.n_head}", config.width))
@@ -166,14 +164,14 @@ def width_obstacles(config: Config) -> list[Message]:
 
 
 def zero_biases(state: State) -> State:
-    """A bias of 0 for each matrix of the blocks that has none: the same function, for layouts that always have one."""
+    """Add zero biases to the matrices of the blocks that have none, for layouts that always have them."""
     inside = re.compile(r"(.*\.(?:attention|cross|feed_forward)\.\w+)\.weight")
     matrices = {match[1]: weight for name, weight in state.items() if (match := inside.fullmatch(name))}
     return {f"{name}.bias": weight.new_zeros(len(weight)) for name, weight in matrices.items()} | state
 
 
 def rename_to_hf(family: Family, config: Config, state: State) -> State:
-    """Our tensors under their names."""
+    """Return our tensors under their names."""
     state, hf_tensors = family.fill(config, state), {}
     rows = family.rows(config)
     _refuse_names("place", family, set(state) - {part for row in rows for part in row.parts})
@@ -184,7 +182,7 @@ def rename_to_hf(family: Family, config: Config, state: State) -> State:
 
 
 def rename_from_hf(family: Family, config: Config, tensors: Mapping[str, Tensor]) -> State:
-    """Their tensors under our names, as `Transformer(config).load_state_dict` takes them."""
+    """Return their tensors under our names, as `Transformer(config).load_state_dict` takes them."""
     rows = family.rows(config)
     hf_names = {row.hf_name for row in rows}
     _refuse_names("missing", family, hf_names - set(tensors))
@@ -204,13 +202,13 @@ def rename_from_hf(family: Family, config: Config, tensors: Mapping[str, Tensor]
     if config.embedding.tied and config.says_words:
         state["head.weight"] = state["embedding.weight"]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
-        table = f"{side}.0.attention.position.table"  # one for all layers of a side
+        table = f"{side}.0.attention.position.table"  # shared by all layers of a side
         state |= {f"{side}.{i}.attention.position.table": state[table] for i in range(layers) if table in state}
     return state
 
 
 class RenamedTensors(Mapping[str, Tensor]):
-    """The same tensors under other names, none of them touched before it is asked for."""
+    """The same tensors under other names, each read on access."""
 
     def __init__(self, tensors: Mapping[str, Tensor], names: dict[str, str]) -> None:
         self.tensors, self.names = tensors, names
@@ -226,7 +224,7 @@ class RenamedTensors(Mapping[str, Tensor]):
 
 
 def normalise_names(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Names as the whole model has them, where a file is of the bare one, or as old as BERT and says gamma and beta."""
+    """Add the prefix that files of a bare model lack, and rename old BERT's gamma and beta."""
     bare = not any(name.startswith(family.prefix) for name in tensors)
     names = {}
     for name in tensors:
@@ -238,29 +236,27 @@ def normalise_names(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[st
 def resolve_repeats(
     family: Family, config: Config, tensors: Mapping[str, Tensor]
 ) -> tuple[Config, Mapping[str, Tensor]]:
-    """What a file repeats is looked at, not dropped: where it is another tensor, the file's is used and that is said.
+    """Compare the copies of tensors that a file holds. Where one differs, use it, with a warning, as transformers does.
 
-    So does transformers. A copy also stands in for what it copies, where a file kept only that.
+    A copy also replaces its source where a file has only the copy.
     """
     sources, repeats = {name: name for name in tensors}, family.repeats
-    if (
-        config.source_vocab is not None
-    ):  # nothing is repeated; but files of transformers 4 keep both sides' words as one
+    if config.source_vocab is not None:  # no copies, but files of transformers 4 have one table for both sides
         for copy, source in repeats.items():
             if source in sources and copy.endswith(".embed_tokens.weight"):
                 sources.setdefault(copy, source)
         return config, RenamedTensors(tensors, sources)
-    side_copies = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # what each side reads
+    side_copies = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # the input tables of both sides
     for copy, source in repeats.items():
         if copy in sources:
             sources.setdefault(source, copy)
-        elif source in sources and copy.endswith(".bias"):  # a head that comes apart has a bias too
+        elif source in sources and copy.endswith(".bias"):  # an untied head has a bias too
             sources[copy] = source
 
     def differ(a: str, b: str) -> bool:
         return sources[a] != sources[b] and not torch.equal(tensors[sources[a]], tensors[sources[b]])
 
-    # A head of its own is what an untied config.json promises.
+    # An untied config.json implies a separate head.
     copies = [copy for copy in repeats if copy in sources and (config.embedding.tied or copy in side_copies)]
     differing = [copy for copy in copies if differ(copy, repeats[copy])]
     if not differing:
@@ -291,12 +287,12 @@ def resolve_repeats(
     return config.replace(tied=config.embedding.tied and head not in differing), RenamedTensors(tensors, sources)
 
 
-# Settings that a message calls by our name: it is a common word, or theirs says it in another way.
+# Settings that messages call by our name: common words, or values that differ in theirs.
 OWN_NAMES = ("dropout", "bias", "parallel", "feed_forward", "depth_scale", "norm_place", "embedding_scale")
 
 
 def use_config_names(problem: Problem, hf_config: HfConfig, names: Pairs) -> Problem:
-    """Return what is wrong with a setting of ours, by the name that the config.json has for it."""
+    """Return the problem with the names of settings as the config.json has them."""
     present = set(hf_config).union(*(value for value in hf_config.values() if isinstance(value, dict)))
     hf_names: dict[str, str] = {}
     for setting, hf_name in names:

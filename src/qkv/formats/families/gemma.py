@@ -1,7 +1,7 @@
-"""Gemma 1, 2 and 3 (text): a LLaMA whose norms keep what is added to 1, with scaled word vectors and a gate of GELU.
+"""Gemma 1, 2 and 3 (text): a LLaMA with norms that store weight − 1, scaled embeddings and a GELU gate.
 
-Gemma 2 has a norm before and after each part, a window in every other layer, and caps on scores and logits. Gemma 3 has no
-cap on scores but a norm on q and k, a window in five of six layers, and there another rotary base.
+Gemma 2 has norms before and after each part, a window in every second layer, and caps on scores and logits. Gemma 3 has
+a norm on q and k instead of capped scores, and a window in five of six layers, with another rotary base there.
 """
 
 import math
@@ -49,12 +49,12 @@ for free in ("attention_scale", "softcap", "output_softcap", "window_base"):
 
 
 def member(config: Config) -> str:
-    """Which of them the model is, as transformers names it."""
+    """Return transformers' model_type."""
     return "gemma3_text" if config.qk_norm else "gemma2" if config.norm_place == "both" else "gemma"
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Scaled embeddings, a scale of scores that is one over the root of a whole number, and what each version has not."""
+    """Requires scaled embeddings, a scale 1 / √n of scores, and no feature that a version lacks."""
     kind, needed = member(config), []
     if config.embedding.scale != math.sqrt(config.width):
         needed.append(need("embedding_scale = √width", config.embedding.scale))
@@ -80,7 +80,7 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def read_activation(reading: ConfigReading) -> dict[str, Value]:
-    """Return the gate; the first Gemma's own files say gelu and mean its approximation."""
+    """Return the gate. Files of the first Gemma say gelu and mean its approximation."""
     default = "gelu_pytorch_tanh"
     activation = reading.hf_config.get("hidden_act" if reading.member == "gemma" else "hidden_activation", default)
     activation = default if activation == "gelu" and reading.member == "gemma" else activation
@@ -88,13 +88,13 @@ def read_activation(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_activation(config: Config) -> HfConfig:
-    """Return it under both names."""
+    """Return the activation under both names."""
     activation = ACTIVATIONS[config.feed_forward].replace("gelu_new", "gelu_pytorch_tanh")
     return dict(hidden_act=activation, hidden_activation=activation)
 
 
 def read_windows(reading: ConfigReading) -> dict[str, Value]:
-    """Return the window and the layers that have it: all but every second, or every sixth."""
+    """Return the window and its layers: all but every second or sixth."""
     hf_config, every = reading.hf_config, 2
     if reading.member == "gemma3_text":
         every = hf_config.get("sliding_window_pattern") or hf_config.get("_sliding_window_pattern") or 6
@@ -105,13 +105,13 @@ def read_windows(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_windows(config: Config) -> HfConfig:
-    """Return them; where no layer has one, it is as long as the text."""
+    """Return the windows; without one, it is as long as the context."""
     window = config.context if config.window is None else config.window + 1
     return dict(sliding_window=window, layer_types=llama.write_windows(config))
 
 
 def read_bases(reading: ConfigReading) -> dict[str, Value]:
-    """Return the angles of layers with a window, which have another base, and of the others, as both versions write it."""
+    """Return the angles, in both versions' formats. Layers with a window have another base."""
     hf_config = reading.hf_config
     rope = hf_config.get("rope_parameters") or {}
     global_rope = dict(rope.get("full_attention") or {}) | (hf_config.get("rope_scaling") or {})
@@ -127,7 +127,7 @@ def read_bases(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_bases(config: Config) -> HfConfig:
-    """Return both, one table in the other."""
+    """Return both tables of angles."""
     base = config.rotary.base if config.rotary.window_base is None else config.rotary.window_base
     if config.rotary.window_base is None and config.window is not None and config.rotary.scaling is not None:
         raise Unsupported("a {family} scales no angles of layers with a window: give window_base", family="Gemma 3")
@@ -138,26 +138,26 @@ def write_bases(config: Config) -> HfConfig:
 
 
 def head_dim(reading: ConfigReading) -> int:
-    """Return the width of a head where a file is silent: null is not silent, but means that heads divide the width."""
+    """Return the default width of a head. null is not the default: it means that heads divide the width."""
     return llama.default_head_width(reading) if "head_dim" in reading.hf_config else 256
 
 
 def score_scale(scalar: Value, reading: ConfigReading) -> float | None:
-    """Return what scores are multiplied by: 1 / √scalar; None where that is what any model does."""
+    """Return the factor of scores, 1 / √scalar, or None if it is the usual one."""
     scale: float = scalar**-0.5
     return None if scalar == reading.hf_config.get("head_dim", 256) else scale
 
 
 def score_scalar(scale: Value, config: Config) -> int:
-    """Return the whole number whose root divides scores."""
+    """Return the integer whose root divides scores."""
     return (config.head_width or config.width // config.n_head) if scale is None else round(scale**-2)
 
 
-BASE_NAMES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # as messages name them
+BASE_NAMES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # for messages
 SETTINGS: Table = (
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("partial_rotary_factor", 1.0),
-    # Null and false are one.
+    # null and false are equal.
     required(
         "use_bidirectional_attention", lambda reading: reading.hf_config.get("use_bidirectional_attention") and False
     ),
@@ -190,7 +190,6 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     has_both_norms = config.norm_place == "both"
     norm = "pre_feedforward_layernorm" if has_both_norms else "post_attention_layernorm"
     table = llama.decoder_rows(config, {"attention": ("self_attn", llama.attention_rows)}, feed_forward_norm=norm)

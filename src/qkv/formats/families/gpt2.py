@@ -1,4 +1,4 @@
-"""GPT-2: a decoder with learned positions, norms before each part, q, k and v in one matrix."""
+"""GPT-2: a decoder with learned positions, norms before each part, and q, k and v in one matrix."""
 
 from ...model.config import Config
 from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
@@ -41,7 +41,6 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [
         TensorRow("embedding.weight", "transformer.wte.weight"),
         TensorRow("position.table", "transformer.wpe.weight"),
@@ -60,11 +59,11 @@ def rows(config: Config) -> list[TensorRow]:
 
 
 def fill(config: Config, state: State) -> State:
-    """GPT-2 always has biases."""
+    """Add zero biases: GPT-2 always has them."""
     return zero_biases(state)
 
 
-# Published files also hold each layer's causal mask, and may repeat the embedding as the head.
+# Published files also have causal masks, and may have the embedding again as the head.
 IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"
 GPT2 = Family(
     "GPT-2",

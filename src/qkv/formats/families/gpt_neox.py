@@ -1,4 +1,4 @@
-"""GPT-NeoX and Pythia: attention and feed-forward side by side, heads turned in part, q, k and v woven head by head."""
+"""GPT-NeoX and Pythia: parallel attention and feed-forward, partial rotary, q, k and v interleaved by head."""
 
 import re
 from dataclasses import replace
@@ -27,12 +27,12 @@ del SUPPORTED["rotary_fraction"]
 
 
 def attention_has_bias(config: Config) -> bool:
-    """Does attention have biases, be they 0? The feed-forward always has."""
+    """True if attention has biases. The feed-forward always has them."""
     return bool({"qkv", "out"} & config.biased)
 
 
 def expected_head_dim(reading: ConfigReading) -> Value:
-    """Return the only head_dim that is read: transformers counts angles by it, and nothing else."""
+    """Return the only supported head_dim: transformers uses it for the angles and nothing else."""
     head_dim = reading.hf_config.get("head_dim")
     return head_dim and reading.settings["width"] // reading.settings["n_head"]
 
@@ -64,7 +64,6 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [
         TensorRow("embedding.weight", "gpt_neox.embed_in.weight"),
         *linear("decoder_norm", "gpt_neox.final_layer_norm", bias=True),
@@ -85,7 +84,7 @@ def rows(config: Config) -> list[TensorRow]:
 
 
 def fill(config: Config, state: State) -> State:
-    """The feed-forward always has biases, and all of attention if any of it has."""
+    """Add zero biases to the feed-forward, and to attention if part of it has biases."""
     filled = zero_biases(state)
     return {
         name: tensor
@@ -94,7 +93,7 @@ def fill(config: Config, state: State) -> State:
     }
 
 
-# Published files also hold each layer's causal mask and its angles, and may repeat the embedding as the head.
+# Published files also have causal masks and angles, and may have the embedding again as the head.
 IGNORED = r"\.attention\.(masked_)?bias$|rotary_emb\.inv_freq$|^embed_out\.weight$"
 GPT_NEOX = Family(
     "GPT-NeoX",

@@ -1,4 +1,4 @@
-"""LLaMA and those that share its layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
+"""LLaMA and models of the same layout: Mistral (a window), Qwen2 (biases on q, k and v), Qwen3 (a norm on q and k)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,7 +23,7 @@ from .setting_table import (
     write_only,
 )
 
-Rows = Callable[[Config, str, str], list[TensorRow]]  # of one part of a block: our name of it, and theirs
+Rows = Callable[[Config, str, str], list[TensorRow]]  # (config, our prefix, their prefix) -> rows
 ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "geglu-tanh": "gelu_new"}
 CLASSES = {
     "llama": "LlamaForCausalLM",
@@ -47,17 +47,17 @@ SUPPORTED: Supported = dict(
 
 
 def member(config: Config) -> str:
-    """Which of them the model is, as transformers names it."""
+    """Return transformers' model_type."""
     if config.qk_norm is not None:
         return "qwen3"
     if config.bias == "qkv":
         return "qwen2"
-    # transformers' LLaMA refuses a width that its heads don't divide, even with a head_width; Mistral takes it.
+    # transformers' LLaMA requires heads that divide the width, even with a head_width; Mistral does not.
     return "mistral" if config.window is not None or config.width % config.n_head else "llama"
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Biases stand on q, k and v alone (Qwen2), on all of attention, or in LLaMA on the feed-forward; Mistral has none."""
+    """Biases: on q, k and v (Qwen2), on all of attention or the feed-forward (LLaMA), nowhere (Mistral)."""
     bias, window = config.bias, config.window
     if config.qk_norm is not None:
         fits = bias in (False, "qkv out")
@@ -77,7 +77,7 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def read_bias(reading: ConfigReading) -> dict[str, Value]:
-    """Return our word for biases on all of attention, and on the feed-forward, which LLaMA alone may have."""
+    """Return our setting of biases. Only LLaMA may have them on the feed-forward."""
     attention = reading.hf_config.get("attention_bias", False)
     forward = reading.member == "llama" and reading.hf_config.get("mlp_bias", False)
     if attention:
@@ -86,12 +86,12 @@ def read_bias(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_bias(config: Config) -> HfConfig:
-    """Return whether all of attention has biases."""
+    """Return whether attention has biases."""
     return dict(attention_bias="qkv" in config.biased)
 
 
 def read_windows(window: int | None, has_window: list[bool]) -> dict[str, Value]:
-    """Return a window in our count, and which layers have it."""
+    """Return the window in our count, and its layers."""
     if window is None or not any(has_window):
         return {}
     layers = tuple("window" if windowed else "full" for windowed in has_window)
@@ -99,16 +99,16 @@ def read_windows(window: int | None, has_window: list[bool]) -> dict[str, Value]
 
 
 def write_windows(config: Config) -> list[str]:
-    """Return what transformers calls each layer."""
+    """Return transformers' type of each layer."""
     return ["full_attention" if window is None else "sliding_attention" for window in config.windows]
 
 
 def read_qwen_windows(reading: ConfigReading) -> dict[str, Value]:
-    """Return the window, which a file must switch on, and the layers that have it."""
+    """Return the window, if enabled, and its layers."""
     hf_config = reading.hf_config
     if not hf_config.get("use_sliding_window"):
         return {}
-    first = hf_config.get("max_window_layers", 28)  # those from here on have the window
+    first = hf_config.get("max_window_layers", 28)  # the first layer with a window
     has_window = [i >= first for i in range(reading.settings["n_layer"])]
     if hf_config.get("layer_types"):
         has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
@@ -116,7 +116,7 @@ def read_qwen_windows(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_qwen_windows(config: Config) -> HfConfig:
-    """Return them as Qwen2 and Qwen3 have them."""
+    """Return the windows as Qwen2 and Qwen3 have them."""
     window = None if config.window is None else config.window + 1
     return dict(
         use_sliding_window=window is not None,
@@ -132,8 +132,8 @@ def default_head_width(reading: ConfigReading) -> int:
     return width
 
 
-WINDOWS = {"window": "sliding_window", "window_layers": "layer_types"}  # as messages name them
-# What all that grew out of LLaMA say in the same words.
+WINDOWS = {"window": "sliding_window", "window_layers": "layer_types"}  # for messages
+# Settings that all descendants of LLaMA share.
 SIZES: Table = (
     Setting("vocab_size", "vocab"),
     Setting("hidden_size", "width"),
@@ -147,7 +147,7 @@ SIZES: Table = (
     Setting("attention_dropout", "dropout", 0.0, falsy_is_missing=True),
     Setting("tie_word_embeddings", "tied", False),
 )
-# Where mixers with a convolution stand beside attention, its activation is the feed-forward's too.
+# Hybrid models use one activation for the convolution and the feed-forward.
 SILU = Setting("hidden_act", "feed_forward", "silu", activation_form({"swiglu": "silu"}))
 ACTIVATION = Setting("hidden_act", "feed_forward", "silu", activation_form(ACTIVATIONS))
 SETTINGS: Table = (
@@ -165,7 +165,6 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     return decoder_rows(config, {"attention": ("self_attn", attention_rows)})
 
 
@@ -179,9 +178,9 @@ def decoder_rows(
     expert_rows: Rows | None = None,
     dense_rows: Rows | None = None,
 ) -> list[TensorRow]:
-    """The rows of all layers; `mixers` are what may stand in one: our word -> theirs, and its own rows.
+    """Return the rows of a decoder. `mixers`: our name -> theirs and its rows.
 
-    `experts` are the rows of a layer that has many feed-forwards, `thinks` those of one that has one.
+    `expert_rows` are those of a mixture of experts, `dense_rows` those of a single feed-forward (default: gated).
     """
     dense = gated_rows if dense_rows is None else dense_rows
     table = [
@@ -200,7 +199,7 @@ def decoder_rows(
 
 
 def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one attention; queries and gates are woven head by head, as Qwen3-Next has them."""
+    """Return the rows of attention. Queries and gates are interleaved by head, as in Qwen3-Next."""
     qkv, table = "qkv" in config.biased, []
     if config.attention_gate:
         width = config.head_width or config.width // config.n_head
@@ -215,7 +214,6 @@ def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRo
 
 
 def gated_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one gated feed-forward."""
     parts = ("gate", "up", "down")
     return [
         row
@@ -224,7 +222,7 @@ def gated_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
     ]
 
 
-# Old files hold the rotary angles, and a tied head may be repeated.
+# Old files have the rotary angles, and may have the tied head again.
 IGNORED = r"rotary_emb\.inv_freq$|^lm_head\.weight$"
 REPEATS = {"lm_head.weight": "model.embed_tokens.weight"}
 HEAD = r"^lm_head\."

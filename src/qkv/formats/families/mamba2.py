@@ -1,4 +1,4 @@
-"""Mamba-2: a decoder whose blocks are a norm and a mixer, without attention, feed-forward or positions."""
+"""Mamba-2: a decoder of norms and mixers, without attention, feed-forward or positions."""
 
 import math
 
@@ -23,7 +23,7 @@ from .setting_table import (
 
 SUPPORTED: Supported = dict(
     kind=("decoder",),
-    position=("none", "rotary", "alibi", "relative"),  # those that only attention would ask for
+    position=("none", "rotary", "alibi", "relative"),  # used by attention only
     norm=("rms",),
     norm_place=("pre",),
     feed_forward=("none",),
@@ -33,25 +33,25 @@ SUPPORTED: Supported = dict(
     head=("linear",),
     **PLAIN,
 )
-UNLIMITED = 1 << 20  # tokens: a config.json says nothing of lengths, and a state has no limit
+UNLIMITED = 1 << 20  # tokens: config.json has no length, and a state no limit
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Mixers of one kind, whose heads fill a whole number of widths."""
+    """Requires Mamba-2 mixers only, with a whole expansion."""
     if set(config.mixers) != {"mamba2"}:
         return [need("mixer='mamba2'", repr(config.mixer))]
     return state_width_obstacles(config)
 
 
 def state_width_obstacles(config: Config) -> list[Message]:
-    """The obstacle of a layout that says how often the width goes into what the heads of a mixer have together."""
+    """Return the obstacle of a layout that stores the total width of mixer heads as a multiple of the width."""
     heads, values, _groups, _keys = config.state_sizes("mamba2")
     fits = heads * values % config.width == 0
     return [] if fits else [need("n_state_head × state_head_width = 2 × width", f"{heads} × {values}", config.width)]
 
 
 def check_steps(reading: ConfigReading) -> None:
-    """Steps are softplus(…), kept within nothing; transformers 5 writes infinity as {"__float__": "Infinity"}."""
+    """Raise an error if steps are limited. transformers 5 writes infinity as {"__float__": "Infinity"}."""
     limits = reading.hf_config.get("time_step_limit") or (0.0, math.inf)
     limits = [float(limit["__float__"] if isinstance(limit, dict) else limit) for limit in limits]
     if limits != [0.0, math.inf]:
@@ -64,17 +64,17 @@ def check_steps(reading: ConfigReading) -> None:
 
 
 def check_activation(reading: ConfigReading) -> None:
-    """The convolution has one only."""
+    """Raise an error unless the convolution's activation is SiLU."""
     activation_name(reading.hf_config.get("hidden_act", "silu"), {"swiglu": "silu"})
 
 
 def read_heads(reading: ConfigReading) -> dict[str, Value]:
-    """Return what would be attention's heads: as many as the mixer's, and as wide."""
+    """Return attention's heads, which equal the mixer's."""
     return dict(n_head=reading.settings["n_state_head"], head_width=reading.settings["state_head_width"])
 
 
 def expansion(config: Config) -> int:
-    """Return how many widths the heads of a mixer have together."""
+    """Return the total width of mixer heads as a multiple of the width."""
     heads, values, _groups, _keys = config.state_sizes("mamba2")
     return heads * values // config.width
 
@@ -105,7 +105,6 @@ SETTINGS: Table = (
 
 
 def mixer_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one mixer."""
     biased = config.bias is True
     names = {name: hf_part for name, hf_part in NAMES.items() if biased or name not in ("into.bias", "out.bias")}
     unit_axes = {"convolution.weight": 1}
@@ -116,7 +115,6 @@ def mixer_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [
         TensorRow("embedding.weight", "backbone.embeddings.weight"),
         TensorRow("decoder_norm.weight", "backbone.norm_f.weight"),

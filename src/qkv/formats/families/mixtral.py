@@ -1,6 +1,6 @@
-"""Mixtral and Qwen3-MoE: a LLaMA, or a Qwen3, with a mixture of experts in the place of its feed-forward.
+"""Mixtral and Qwen3-MoE: a LLaMA, or a Qwen3, with mixtures of experts as feed-forwards.
 
-In Mixtral every layer has one; in Qwen3-MoE some may have a feed-forward as before, of another width than an expert's.
+In Mixtral every layer has one. In Qwen3-MoE some layers may be dense, with another width.
 """
 
 from ...i18n import Message
@@ -35,12 +35,12 @@ EXPERT_PARTS = {"mixtral": dict(gate="w1", up="w3", down="w2"), "qwen3_moe": QWE
 
 
 def member(config: Config) -> str:
-    """Which of the two the model is, as transformers names it."""
+    """Return transformers' model_type."""
     return "mixtral" if config.qk_norm is None else "qwen3_moe"
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Experts, and those that Mixtral can't tell apart."""
+    """Requires experts, without features that Mixtral lacks."""
     experts = config.experts
     if experts is None:
         return [need("experts={…}", None)]
@@ -55,7 +55,7 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
-    """Return what stands in each layer of a Qwen3-MoE; the rule is transformers' own."""
+    """Return the feed-forward of each layer of a Qwen3-MoE, by transformers' rule."""
     dense, every = reading.hf_config.get("mlp_only_layers") or (), reading.hf_config.get("decoder_sparse_step", 1)
     layers = range(reading.settings["n_layer"])
     layer_types = tuple("dense" if i in dense or (i + 1) % every else "experts" for i in layers)
@@ -63,19 +63,19 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return the layers that have one feed-forward."""
+    """Return the dense layers."""
     dense = [i for i, word in enumerate(config.thinkers) if word == "dense"]
     return dict(decoder_sparse_step=1, mlp_only_layers=dense)
 
 
 def read_window(reading: ConfigReading) -> dict[str, Value]:
-    """Return Qwen3-MoE's window, which a file must switch on."""
+    """Return Qwen3-MoE's window, if enabled."""
     window = reading.hf_config.get("sliding_window") if reading.hf_config.get("use_sliding_window") else None
     return dict(window=None if window is None else window - 1)
 
 
 def write_window(config: Config) -> HfConfig:
-    """Return it."""
+    """Return the window."""
     window = None if config.window is None else config.window + 1
     return dict(use_sliding_window=window is not None, sliding_window=window)
 
@@ -115,13 +115,12 @@ SETTINGS: Table = (
 
 
 def expert_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one mixture."""
     assert config.experts is not None
     return mixture_rows(config.experts.count, EXPERT_PARTS[member(config)], prefix, hf_prefix)
 
 
 def mixture_rows(count: int, hf_parts: dict[str, str], prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of a router and its experts; `words` are theirs for an expert's matrices."""
+    """Return the rows of a router and its experts; `hf_parts` names an expert's matrices."""
     table = linear(f"{prefix}.router", f"{hf_prefix}.gate", bias=False)
     for i in range(count):
         for part, hf_part in hf_parts.items():
@@ -130,7 +129,6 @@ def mixture_rows(count: int, hf_parts: dict[str, str], prefix: str, hf_prefix: s
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     feed_forward = "block_sparse_moe" if member(config) == "mixtral" else "mlp"
     return llama.decoder_rows(
         config, {"attention": ("self_attn", llama.attention_rows)}, feed_forward=feed_forward, expert_rows=expert_rows

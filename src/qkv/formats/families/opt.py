@@ -1,4 +1,4 @@
-"""OPT: a decoder with learned positions and ReLU; the one of 350 M has norms after each part and narrow word vectors."""
+"""OPT: a decoder with learned positions and ReLU; OPT-350M has norms after each part and narrow embeddings."""
 
 from ...model.config import Config
 from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
@@ -20,7 +20,7 @@ SUPPORTED: Supported = PLAIN | dict(
     head=("linear",),
 )
 del SUPPORTED["embedding_width"]
-UNUSED = 2  # lines before the first position
+UNUSED = 2  # rows before the first position
 
 
 SETTINGS: Table = (
@@ -43,7 +43,6 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     bias, table = (
         bool(config.bias),
         [
@@ -68,7 +67,7 @@ def rows(config: Config) -> list[TensorRow]:
 
 
 def fill(config: Config, state: State) -> State:
-    """All of OPT's matrices have biases, or none."""
+    """Add zero biases if any matrix has one: OPT has all or none."""
     return zero_biases(state) if config.bias else state
 
 

@@ -1,4 +1,4 @@
-"""Phi-3 and Phi-4-mini: a LLaMA with q, k and v in one matrix, gate and up in another, and LongRoPE for long texts."""
+"""Phi-3 and Phi-4-mini: a LLaMA with q, k and v in one matrix, gate and up in another, and LongRoPE."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ del SUPPORTED["rotary_fraction"]
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Heads that divide the width, one window for all layers, and of all scaling LongRoPE alone."""
+    """Requires heads that divide the width, one window for all layers, and no scaling but LongRoPE."""
     needed = width_obstacles(config)
     if config.window is not None and None in config.windows:
         needed.append(need("window_layers='window'", repr(config.window_layers)))
@@ -25,7 +25,7 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def rename_longrope(hf_config: HfConfig) -> HfConfig:
-    """Return the same config.json with LongRoPE under its own name, and not as it was called at first."""
+    """Return the config.json with the old names of LongRoPE replaced."""
     rope = rotary_table(hf_config)
     if rope.get("rope_type", rope.get("type")) not in ("su", "yarn"):
         return hf_config
@@ -49,7 +49,6 @@ SETTINGS: Table = (
 
 
 def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one attention."""
     width = config.head_width or config.width // config.n_head
     keys = width * (config.n_kv_head or config.n_head)
     fused = linear((f"{prefix}.q", f"{prefix}.k", f"{prefix}.v"), f"{hf_prefix}.qkv_proj", bias=False)
@@ -58,13 +57,11 @@ def attention_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRo
 
 
 def feed_forward_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one feed-forward."""
     table = linear((f"{prefix}.gate", f"{prefix}.up"), f"{hf_prefix}.gate_up_proj", bias=False)
     return table + linear(f"{prefix}.down", f"{hf_prefix}.down_proj", bias=False)
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     return llama.decoder_rows(config, {"attention": ("self_attn", attention_rows)}, dense_rows=feed_forward_rows)
 
 

@@ -1,6 +1,6 @@
-"""Qwen3-Next: layers of the gated delta rule with every fourth an attention, whose heads are gated, normed and turned in part.
+"""Qwen3-Next: gated delta rule, and attention in every fourth layer, with gated, normalised and partly rotated heads.
 
-Its norms keep what is added to 1. Its large models have a mixture of experts for a feed-forward, which is not read here.
+Its norms store weight − 1. The mixtures of experts of its large models are not supported.
 """
 
 from ...i18n import Message, _, all_of
@@ -31,7 +31,7 @@ SUPPORTED: Supported = dict(
     kind=("decoder",),
     norm=("rms-centred",),
     norm_place=("pre",),
-    feed_forward=("swiglu",),  # whose activation is the convolution's too
+    feed_forward=("swiglu",),  # also the convolution's activation
     bias=(False,),
     window=(None,),
     embedding_scale=(1.0,),
@@ -45,13 +45,13 @@ del SUPPORTED["rotary_fraction"]
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Mixers of both kinds: without attention transformers' own can't run."""
+    """Requires mixers of both kinds: without attention transformers' implementation fails."""
     fits = set(config.mixers) == {"delta", "attention"}
     return [] if fits else [need("mixer='delta×… attention'", repr(config.mixer))]
 
 
 def refuse_experts(reading: ConfigReading) -> None:
-    """Refuse a mixture of experts, by the layers that have one; the rule is transformers' own."""
+    """Raise an error if a layer has a mixture of experts, by transformers' rule."""
     hf_config, layers = reading.hf_config, reading.settings["n_layer"]
     count, every = hf_config.get("num_experts", 512), hf_config.get("decoder_sparse_step", 1)
     dense = hf_config.get("mlp_only_layers") or ()
@@ -63,7 +63,7 @@ def refuse_experts(reading: ConfigReading) -> None:
         )
         if "num_experts" not in hf_config:
             sentence = _(
-                "this config.json says nothing of num_experts, which is {count} by default in transformers: {some} of "
+                "this config.json lacks num_experts, which is {count} by default in transformers: {some} of "
                 "{all} layers of this Qwen3-Next have a mixture of experts for a feed-forward, and qkv reads those with "
                 "one feed-forward per layer (num_experts=0)"
             )
@@ -71,7 +71,7 @@ def refuse_experts(reading: ConfigReading) -> None:
 
 
 def read_layers(reading: ConfigReading) -> dict[str, Value]:
-    """Return what stands in each layer; where a file doesn't say, every fourth attends."""
+    """Return the mixer of each layer; by default every fourth has attention."""
     hf_config, layers = reading.hf_config, reading.settings["n_layer"]
     every = hf_config.get("full_attention_interval") or 4
     default = ["linear_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
@@ -98,7 +98,7 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return transformers' word for each."""
+    """Return transformers' type of each layer."""
     return dict(layer_types=[LAYER_TYPES[mixer] for mixer in config.mixers])
 
 
@@ -123,7 +123,7 @@ SETTINGS: Table = (
 
 
 def delta_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
-    """The rows of one layer of the delta rule: q, k, v and gate are woven key head by key head, and so are the rates."""
+    """Return the rows of a delta layer: q, k, v and gate are interleaved by key head, and so are the rates."""
     heads, values, groups, keys = config.state_sizes("delta")
     heads_per_group, qkv, rates = heads // groups, f"{prefix}.qkv.weight", f"{prefix}.rates.weight"
     inputs = (qkv, qkv, qkv, f"{prefix}.gate.weight")
@@ -146,7 +146,6 @@ def delta_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     return decoder_rows(config, {"attention": ("self_attn", attention_rows), "delta": ("linear_attn", delta_rows)})
 
 
@@ -157,7 +156,7 @@ QWEN3_NEXT = Family(
     obstacles,
     SETTINGS,
     rows,
-    ignored=IGNORED + r"|^mtp\.",  # a further head that guesses several tokens at once
+    ignored=IGNORED + r"|^mtp\.",  # a multi-token prediction head
     prefix="model.",
     head=HEAD + r"|^mtp\.",
     repeats=REPEATS,

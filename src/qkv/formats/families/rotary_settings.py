@@ -1,4 +1,4 @@
-"""The rotary angles in a config.json: their base, how they are scaled, and the share of a head that is turned."""
+"""Rotary angles in a config.json: base, scaling, and the fraction of a head that is rotated."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .setting_table import (
     value_of,
 )
 
-# Rotary scaling: our word for the kind -> our name of each number -> theirs.
+# Kind of scaling -> our name of each number -> theirs.
 SCALING = {
     "linear": {"factor": "factor"},
     "llama3": {
@@ -27,7 +27,7 @@ SCALING = {
         "high": "high_freq_factor",
         "original": "original_max_position_embeddings",
     },
-    "dynamic": {"factor": "factor"},  # its original length is the model's own
+    "dynamic": {"factor": "factor"},  # the original length is the context
     "longrope": {
         "short": "short_factor",
         "long": "long_factor",
@@ -42,7 +42,7 @@ SCALING = {
         "stretch": "attention_factor",
     },
 }
-NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what is said of the angles and must be so
+NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # supported values of other settings
 
 
 def _unchanged(hf_config: HfConfig) -> HfConfig:
@@ -51,16 +51,16 @@ def _unchanged(hf_config: HfConfig) -> HfConfig:
 
 @dataclass(frozen=True)
 class RotaryEntry(Entry):
-    """The entry of a layout with rotary angles."""
+    """The rotary settings of a layout."""
 
-    defaults: HfConfig = field(default_factory=dict)  # of the keys beside the table, where a file is silent
-    share: float | None = None  # of a head, where a file is silent; None: all of it is turned, whatever the file
-    share_name: str = "partial_rotary_factor"  # what says the share beside the table; "": nothing
+    defaults: HfConfig = field(default_factory=dict)  # of keys beside the table
+    share: float | None = None  # default fraction of a head; None: heads are rotated whole
+    share_name: str = "partial_rotary_factor"  # key of the fraction beside the table; "": none
     base_name: str = "rope_theta"
-    normalise: Callable[[HfConfig], HfConfig] = _unchanged  # old words into new ones
+    normalise: Callable[[HfConfig], HfConfig] = _unchanged  # converts old names
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return ours: from the table, or from what stands beside it."""
+        """Return our settings, from the table or the keys beside it."""
         hf_config = self.defaults | self.normalise(reading.hf_config)
         share: Value = 1.0 if self.share is None else self.share
         hf_config.setdefault("rope_theta", hf_config.get(self.base_name, 10000.0))
@@ -71,23 +71,20 @@ class RotaryEntry(Entry):
         return read_rotary(hf_config, share) | dict(rotary_fraction=share)
 
     def write(self, config: Config) -> HfConfig:
-        """Return theirs, with the share for a layout that turns a part if nothing is said."""
+        """Return their settings, with the fraction for layouts with partial rotary."""
         return write_rotary(config, with_share=self.share is not None)
 
     def names(self) -> Pairs:
-        """The names that messages use: in the table, or beside it."""
+        """Return the names for messages."""
         pairs = dict(rope_theta="rotary_base", partial_rotary_factor="rotary_fraction")
         pairs |= {self.base_name: "rotary_base", self.share_name: "rotary_fraction"}
         return [(name, hf_name) for hf_name, name in pairs.items()]
 
 
 def write_rotary(config: Config, with_share: bool = False) -> HfConfig:
-    """Return the angles, under transformers 5's name (rope_parameters) and under 4's (rope_theta and rope_scaling).
-
-    `said`: with the share of a head that is turned.
-    """
+    """Return the angles as transformers 5 (rope_parameters) and 4 (rope_theta, rope_scaling) have them."""
     base, scaling = config.rotary.base, config.rotary.scaling
-    if scaling is not None and scaling["kind"] == "ntk":  # by definition another base, and published as one
+    if scaling is not None and scaling["kind"] == "ntk":  # equivalent to another base, and written as one
         width = int(value_of(config, "head_width") * config.rotary.fraction)
         base, scaling = base * scaling["factor"] ** (width / (width - 2)), None
     share = {"partial_rotary_factor": config.rotary.fraction} if with_share else {}
@@ -97,23 +94,21 @@ def write_rotary(config: Config, with_share: bool = False) -> HfConfig:
         table = {"rope_type": scaling["kind"]} | {names[name]: scaling[name] for name in names if name in scaling}
     return dict(
         rope_theta=base,
-        rope_scaling=None if table is None else table | share,  # of two tables transformers takes this one
+        rope_scaling=None if table is None else table | share,  # transformers prefers this table
         rope_parameters={"rope_theta": base, **(table or {"rope_type": "default"}), **share},
         **share,
     )
 
 
 def rotary_table(hf_config: HfConfig) -> HfConfig:
-    """Return what is said of the angles: of two tables transformers takes rope_scaling, and nothing of the other."""
+    """Return the table of angles. Like transformers, prefer rope_scaling if there are two."""
     rope = hf_config.get("rope_scaling") or hf_config.get("rope_parameters") or {}
     return {name: value for name, value in rope.items() if value is not None}
 
 
 def read_rotary(hf_config: HfConfig, share: float = 1.0) -> dict[str, Value]:
-    """Return the base and the scaling; numbers that are not in the table are looked for beside it.
-
-    `share` of a head is turned, for a layout that turns a part.
-    """
+    """Return base and scaling. Numbers missing in the table are read from the keys beside it; `share` of a head is
+    rotated."""
     rope = rotary_table(hf_config)
     base = float(rope.pop("rope_theta", hf_config.get("rope_theta", 10000.0)))
     old_name = rope.pop("type", "default")
@@ -124,7 +119,7 @@ def read_rotary(hf_config: HfConfig, share: float = 1.0) -> dict[str, Value]:
         return dict(rotary_base=base, rotary_scaling=None)
     if kind not in SCALING:
         problem = UnsupportedValue(
-            "rotary scaling {kind!r} has no word in qkv: it knows {known}", kind=kind, known=all_of(SCALING)
+            "rotary scaling {kind!r} is not supported: qkv reads {known}", kind=kind, known=all_of(SCALING)
         )
         problem.repair = lambda hf_config: hf_config | {"rope_scaling": None, "rope_parameters": None}
         raise problem
@@ -146,5 +141,5 @@ def read_rotary(hf_config: HfConfig, share: float = 1.0) -> dict[str, Value]:
 
 
 def long_stretch(factor: float, original: int) -> float:
-    """Return what LongRoPE multiplies cos and sin with, where a file doesn't say."""
+    """Return LongRoPE's default factor of cos and sin."""
     return 1.0 if factor <= 1.0 else math.sqrt(1 + math.log(factor) / math.log(original))

@@ -1,14 +1,14 @@
-"""How a config.json is read and written: a table of settings, each of which says both directions at once.
+"""Tables that read and write config.json: each entry defines both directions.
 
-    Setting("n_embd", "width")                                        one value under two names
-    Setting("resid_pdrop", "dropout", 0.1, also=("embd_pdrop",))      0.1 where a file is silent; written twice
-    Setting("sliding_window", "window", None, WINDOW)                 a value that the two count differently
-    required("add_cross_attention", False)                            read with this value only
-    written("normalize_before", False)                                written, and not read
-    Rule(read, write)                                                 keys that mean something only together
-    only("mixtral", …)                                                entries of some members of a family alone
+    Setting("n_embd", "width")                                               one value under two names
+    Setting("resid_pdrop", "dropout", 0.1, extra_names=("embd_pdrop",))      with a default; written twice
+    Setting("sliding_window", "window", None, WINDOW)                        a value that the two count differently
+    required("add_cross_attention", False)                                   the only supported value
+    write_only("normalize_before", False)                                    written, not read
+    Rule(read, write)                                                        keys that are read together
+    for_members("mixtral", …)                                                entries of some members of a family
 
-Entries are read in order, and may use the settings of ours that were read before.
+Entries are read in order and may use the settings that were read before.
 """
 
 from abc import ABC, abstractmethod
@@ -21,26 +21,26 @@ from torch import Tensor
 from ...i18n import Message, Problem, _, all_of
 from ...model.config import Config
 
-Value = Any  # whatever JSON can hold: a file may say anything
+Value = Any  # any JSON value
 HfConfig = dict[str, Value]  # a config.json
 Pairs = Iterable[tuple[str, str]]  # our name and theirs
-Supported = dict[str, tuple[Value, ...]]  # setting -> the values that a layout can express, the usual one first
-# transformers has several words for some activations.
+Supported = dict[str, tuple[Value, ...]]  # setting -> supported values, the default first
+# transformers' aliases of activations.
 ACTIVATION_ALIASES = {"swish": "silu", "gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu"}
 
 
 class Unsupported(Problem):
-    """A layout, or a setting of one, that qkv doesn't know: transformers may."""
+    """A layout or setting that qkv does not support; transformers may."""
 
 
 class UnsupportedValue(Unsupported):
-    """A setting of a config.json that qkv reads with another value only."""
+    """A setting of a config.json for which qkv supports another value."""
 
-    repair: Callable[[HfConfig], HfConfig]  # returns the same config.json with a value that qkv reads
+    repair: Callable[[HfConfig], HfConfig]  # returns the config.json with a supported value
 
 
 def unsupported_value(sentence: str, name: str, value: Value, replacement: Value, **values: object) -> UnsupportedValue:
-    """Return the refusal of a value; `instead` is one that is read, None that the setting isn't there."""
+    """Return the error for a value; `replacement` is a supported one, None removes the setting."""
     problem = UnsupportedValue(sentence, name=name, value=repr(value), **values)
     problem.repair = lambda hf_config: {key: v for key, v in (hf_config | {name: replacement}).items() if v is not None}
     return problem
@@ -48,7 +48,7 @@ def unsupported_value(sentence: str, name: str, value: Value, replacement: Value
 
 @dataclass
 class ConfigReading:
-    """A config.json while it is read, with the tensors beside it and the settings of ours so far."""
+    """A config.json being read, its tensors, and the settings read so far."""
 
     hf_config: HfConfig
     tensors: Mapping[str, Tensor]
@@ -56,38 +56,38 @@ class ConfigReading:
 
     @property
     def member(self) -> str:
-        """The word that transformers has for the model: llama, qwen2, …"""
+        """transformers' model_type: llama, qwen2, …"""
         return str(self.hf_config["model_type"])
 
 
 class Entry(ABC):
     """One line of a table."""
 
-    members: tuple[str, ...] = ()  # the members of the family that have it; none: all
+    members: tuple[str, ...] = ()  # members of the family that have it; empty: all
 
     @abstractmethod
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return the settings of ours that it means."""
+        """Return our settings."""
 
     @abstractmethod
     def write(self, config: Config) -> HfConfig:
-        """Return what config.json says of it."""
+        """Return their settings."""
 
     def names(self) -> Pairs:
-        """Return our name of each of its settings, and theirs, the best known first."""
+        """Return pairs of our name and theirs, the preferred first."""
         return ()
 
 
 @dataclass(frozen=True)
 class Form:
-    """How the two say the same value."""
+    """Conversion of a value between theirs and ours."""
 
     read: Callable[[Value, ConfigReading], Value]
     write: Callable[[Value, Config], Value]
 
 
 def activation_form(activations: Mapping[str, str]) -> Form:
-    """Return the form of a word, from a table ours -> theirs."""
+    """Return the form of an activation, from a table ours -> theirs."""
     return Form(
         lambda word, reading: activation_name(word, activations),
         lambda word, config: activations[word],
@@ -95,17 +95,17 @@ def activation_form(activations: Mapping[str, str]) -> Form:
 
 
 def flag_form(yes: Value, no: Value) -> Form:
-    """Return the form of what is true or false in theirs, and one of two values in ours."""
+    """Return the form of a boolean in theirs that is one of two values in ours."""
     return Form(lambda value, reading: yes if value else no, lambda value, config: value == yes)
 
 
 PLAIN_FORM = Form(lambda value, reading: value, lambda value, config: value)
-WINDOW = Form(  # ours counts the tokens before; theirs counts the token itself too
+WINDOW = Form(  # ours excludes the token itself, theirs includes it
     lambda value, reading: None if value is None else value - 1,
     lambda value, config: None if value is None else value + 1,
 )
 BOOL = Form(lambda value, reading: value, lambda value, config: bool(value))
-# Settings of ours that may be None -> what they are then.
+# Defaults of settings that may be None.
 DERIVED: dict[str, Callable[[Config], Value]] = {
     "hidden": lambda config: config.hidden_width,
     "n_kv_head": lambda config: config.n_head,
@@ -128,7 +128,7 @@ def _state_mixer(config: Config) -> str:
 
 
 def value_of(config: Config, name: str) -> Value:
-    """Return a setting, `experts.count` too, and where it is None what it is then."""
+    """Return a setting, such as `experts.count`, or what it is by default if it is None."""
     value: Value = config
     for part in name.split("."):
         value = getattr(value, part)
@@ -136,7 +136,7 @@ def value_of(config: Config, name: str) -> Value:
 
 
 class _Missing:
-    """No default: a file must say it."""
+    """Marks a setting without a default."""
 
 
 @dataclass(frozen=True)
@@ -145,15 +145,15 @@ class Setting(Entry):
 
     hf_name: str
     name: str
-    default: Value = _Missing  # where a file is silent; or a function of what was read
+    default: Value = _Missing  # or a function of what was read
     form: Form = PLAIN_FORM
-    falsy_is_missing: bool = False  # null and 0 are silent too
-    alias: str = ""  # another name of theirs, which must not say another number
-    extra_names: tuple[str, ...] = ()  # under these names it is written, too
+    falsy_is_missing: bool = False  # null and 0 mean the default
+    alias: str = ""  # another name of theirs; both must agree
+    extra_names: tuple[str, ...] = ()  # further names to write
     is_written: bool = True
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return ours, by theirs or the default."""
+        """Return our setting, from theirs or the default."""
         hf_config = reading.hf_config
         if self.alias and (value := agreed_value(hf_config, self.hf_name, self.alias)) is not None:
             hf_config = {self.hf_name: value}
@@ -168,55 +168,55 @@ class Setting(Entry):
         return {self.name: self.form.read(value, reading)}
 
     def write(self, config: Config) -> HfConfig:
-        """Return theirs."""
+        """Return their setting."""
         if not self.is_written:
             return {}
         return dict.fromkeys((self.hf_name, *self.extra_names), self.form.write(value_of(config, self.name), config))
 
     def names(self) -> Pairs:
-        """Its two names."""
+        """Return the two names."""
         return [(self.name, self.hf_name)]
 
 
 @dataclass(frozen=True)
 class Rule(Entry):
-    """Keys of theirs that mean something only together."""
+    """Settings that are read and written by functions."""
 
     read_all: Callable[[ConfigReading], dict[str, Value] | None] = lambda reading: None
     write_all: Callable[[Config], HfConfig] = lambda config: {}
     hf_names: Mapping[str, str] = field(default_factory=dict)  # ours -> theirs, for messages
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return ours; a rule that only refuses has none."""
+        """Return our settings, if any."""
         return self.read_all(reading) or {}
 
     def write(self, config: Config) -> HfConfig:
-        """Return theirs."""
+        """Return their settings."""
         return self.write_all(config)
 
     def names(self) -> Pairs:
-        """The names that messages use."""
+        """Return the names for messages."""
         return self.hf_names.items()
 
 
 @dataclass(frozen=True)
 class OptionalEntry(Entry):
-    """An entry that some members of a family have, or that is read only if what was read before asks for it."""
+    """An entry that only some members of a family have, or that is read under a condition."""
 
     entry: Entry
     members: tuple[str, ...] = ()
     condition: Callable[[ConfigReading], bool] = lambda reading: True
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return ours, or nothing."""
+        """Return our settings, or nothing."""
         return self.entry.read(reading) if self.condition(reading) else {}
 
     def write(self, config: Config) -> HfConfig:
-        """Return theirs."""
+        """Return their settings."""
         return self.entry.write(config)
 
     def names(self) -> Pairs:
-        """The entry's."""
+        """Return the names of the entry."""
         return self.entry.names()
 
 
@@ -224,18 +224,18 @@ Table = tuple[Entry, ...]
 
 
 def for_members(*items: str | Entry) -> Table:
-    """Return entries that some members alone have: only("qwen2", "qwen3", Setting(…), …)."""
+    """Return entries of some members only: for_members("qwen2", "qwen3", Setting(…), …)."""
     members = tuple(item for item in items if isinstance(item, str))
     return tuple(OptionalEntry(item, members) for item in items if not isinstance(item, str))
 
 
 def when(condition: Callable[[ConfigReading], bool], *entries: Entry) -> Table:
-    """Return entries that are read only if what was read before asks for them."""
+    """Return entries that are read under a condition on what was read before."""
     return tuple(OptionalEntry(entry, condition=condition) for entry in entries)
 
 
 def required(name: str, value: Value, is_written: bool = False) -> Rule:
-    """Return the entry of a setting that is read with one value only, which may follow from what was read."""
+    """Return the entry of a setting with a single supported value, or a function of what was read."""
 
     def read(reading: ConfigReading) -> None:
         require(reading.hf_config, {name: value(reading) if callable(value) else value})
@@ -244,17 +244,17 @@ def required(name: str, value: Value, is_written: bool = False) -> Rule:
 
 
 def write_only(name: str, value: Value) -> Rule:
-    """Return the entry of what is written and not read: a value, or a function of the Config."""
+    """Return the entry of a setting that is not read: a value, or a function of the Config."""
     return Rule(write_all=lambda config: {name: value(config) if callable(value) else value})
 
 
 def implied(**settings: Value) -> Rule:
-    """Return the entry of settings of ours that every file means: values, or functions of what was read."""
+    """Return the entry of settings that the layout implies: values, or functions of what was read."""
     return Rule(lambda reading: {name: v(reading) if callable(v) else v for name, v in settings.items()})
 
 
 def with_defaults(table: Table, **defaults: Value) -> Table:
-    """Return a table with other defaults, by the names of theirs."""
+    """Return a table with other defaults, by their names."""
     return tuple(
         replace(entry, default=defaults[entry.hf_name])
         if isinstance(entry, Setting) and entry.hf_name in defaults
@@ -264,7 +264,7 @@ def with_defaults(table: Table, **defaults: Value) -> Table:
 
 
 def read_only(table: Table, *names: str) -> Table:
-    """Return a table in which some settings of theirs are read alone."""
+    """Return a table in which the named settings are not written."""
     return tuple(
         replace(entry, is_written=False) if isinstance(entry, Setting) and entry.hf_name in names else entry
         for entry in table
@@ -272,12 +272,12 @@ def read_only(table: Table, *names: str) -> Table:
 
 
 def entries_of(table: Table, member: str) -> Iterator[Entry]:
-    """Yield the entries that a member of the family has."""
+    """Yield the entries of a member."""
     return (entry for entry in table if not entry.members or member in entry.members)
 
 
 def read_table(table: Table, hf_config: HfConfig, tensors: Mapping[str, Tensor], supported: Supported) -> Config:
-    """Return the Config that a config.json means; what no entry reads is what the layout usually holds."""
+    """Return the Config of a config.json; settings without an entry have the layout's first supported value."""
     reading = ConfigReading(hf_config, tensors, {name: values[0] for name, values in supported.items()})
     for entry in entries_of(table, reading.member):
         reading.settings |= entry.read(reading)
@@ -293,7 +293,7 @@ def write_table(table: Table, config: Config, member: str) -> HfConfig:
 
 
 def _without_redundant(settings: dict[str, Value]) -> Config:
-    """Return the Config, with None where a setting says what is so anyway."""
+    """Return the Config, with None for settings that equal their default."""
     width, heads = settings["width"], settings["n_head"]
     implied_values = dict(n_kv_head=heads, embedding_width=width, n_decoder_layer=settings["n_layer"])
     if "head_width" in settings:
@@ -310,7 +310,7 @@ def _without_redundant(settings: dict[str, Value]) -> Config:
 
 
 def require(hf_config: HfConfig, expected: HfConfig) -> None:
-    """Refuse a foreign config with a setting that our model has no word for; what isn't said counts as wanted."""
+    """Raise an error if a setting of a config.json has an unsupported value; missing settings are fine."""
     for name, value in expected.items():
         if hf_config.get(name, value) != value:
             sentence = _("{name} is {value} in this config.json: qkv reads it with {wanted} only")
@@ -318,7 +318,7 @@ def require(hf_config: HfConfig, expected: HfConfig) -> None:
 
 
 def agreed_value(hf_config: HfConfig, first: str, second: str) -> Value:
-    """Return a number that goes by two names, which no tensor's shape tells apart if they differ; None: not said."""
+    """Return a number that has two names, or None. Raise an error if the two differ."""
     a, b = hf_config.get(first, hf_config.get(second)), hf_config.get(second, hf_config.get(first))
     if a != b:
         raise Unsupported(
@@ -340,17 +340,17 @@ def _check_causality(reading: ConfigReading) -> None:
         )
 
 
-# An encoder sees all and a decoder what came before; where transformers 5 is told otherwise, it is so for both.
+# transformers 5 applies is_causal to both sides; qkv's encoder is bidirectional and its decoder causal.
 ENCODER_DECODER = Rule(_check_causality)
 
 
 def activation_name(word: str, activations: Mapping[str, str]) -> str:
-    """Return our word for one of theirs, from a table ours -> theirs."""
+    """Return our name of an activation, from a table ours -> theirs."""
     for name, hf_word in activations.items():
         if hf_word == ACTIVATION_ALIASES.get(word, word):
             return name
     problem = UnsupportedValue(
-        "the activation {word!r} has no word in qkv: it knows {known}", word=word, known=all_of(activations.values())
+        "the activation {word!r} is not supported: qkv reads {known}", word=word, known=all_of(activations.values())
     )
     accepted = next(iter(activations.values()))
     problem.repair = lambda hf_config: {key: accepted if value == word else value for key, value in hf_config.items()}

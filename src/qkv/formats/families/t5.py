@@ -1,7 +1,6 @@
-"""T5: an encoder-decoder (or its encoder alone) that knows positions by distance alone, with RMS norms, no biases and no scale before softmax.
+"""T5: an encoder-decoder (or its encoder) with relative positions, RMS norms, no biases and unscaled scores.
 
-Version 1.0 has a ReLU and a head that is the embedding's matrix, on states made smaller by √width; version 1.1 (and mT5)
-has a gate and a head of its own.
+Version 1.0 has ReLU and a tied head on states scaled by 1/√width; version 1.1 (and mT5) has a gate and a separate head.
 """
 
 from ...i18n import Message
@@ -23,7 +22,7 @@ from .setting_table import (
 
 SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
 GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
-ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in one word
+ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in a single setting
 SUPPORTED: Supported = dict(
     kind=("encoder-decoder", "encoder"),
     position=("relative",),
@@ -51,7 +50,7 @@ SUPPORTED: Supported = dict(
 
 
 def obstacles(config: Config) -> list[Message]:
-    """Whether states are made smaller before the head hangs on whether that is the embedding's matrix."""
+    """States are scaled before the head if it is tied."""
     is_seq2seq = config.kind == "encoder-decoder"
     output_scale = config.width**-0.5 if config.embedding.tied and is_seq2seq else 1.0
     needed = shared_head_obstacles(config)
@@ -65,20 +64,20 @@ def obstacles(config: Config) -> list[Message]:
 
 
 def is_encoder_only(reading: ConfigReading) -> bool:
-    """Is it an encoder alone? Then no tensor is of a decoder."""
+    """True if there is no decoder."""
     is_seq2seq = reading.hf_config.get("is_encoder_decoder", True)
     return not is_seq2seq and not any(name.startswith("decoder.") for name in reading.tensors)
 
 
 def read_sides(reading: ConfigReading) -> dict[str, Value]:
-    """Return what it is, and its head."""
+    """Return the kind of model and its head."""
     return (
         dict(kind="encoder", head="none") if is_encoder_only(reading) else dict(kind="encoder-decoder", head="linear")
     )
 
 
 def write_sides(config: Config) -> HfConfig:
-    """Return transformers' class for it."""
+    """Return transformers' class."""
     is_seq2seq = config.kind == "encoder-decoder"
     return dict(
         architectures=["T5ForConditionalGeneration" if is_seq2seq else "T5EncoderModel"], is_encoder_decoder=is_seq2seq
@@ -86,7 +85,7 @@ def write_sides(config: Config) -> HfConfig:
 
 
 def read_activation(reading: ConfigReading) -> dict[str, Value]:
-    """Return the feed-forward: transformers obeys what a file says in detail, if it says that too."""
+    """Return the feed-forward. Like transformers, prefer the detailed settings."""
     hf_config = reading.hf_config
     activation = hf_config.get("feed_forward_proj", "relu" if reading.member == "t5" else "gated-gelu")
     gated, name = activation.startswith("gated-"), activation.split("-")[-1]
@@ -97,7 +96,7 @@ def read_activation(reading: ConfigReading) -> dict[str, Value]:
 
 
 def read_head(reading: ConfigReading) -> dict[str, Value]:
-    """Return whether the head is tied and scaled, which is not to be trusted: transformers 5 calls every one tied."""
+    """Return whether the head is tied and scaled. transformers 5 marks every T5 as tied, so the tensors decide."""
     hf_config, first = reading.hf_config, reading.member == "t5"
     scaled = bool(hf_config.get("scale_decoder_outputs", hf_config.get("tie_word_embeddings") is not False)) and first
     scale = reading.settings["width"] ** -0.5 if scaled and not is_encoder_only(reading) else 1.0
@@ -105,7 +104,7 @@ def read_head(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_head(config: Config) -> HfConfig:
-    """Return both words by which transformers scales: the second since version 5."""
+    """Return transformers' two settings for the scale: the second since version 5."""
     return dict(tie_word_embeddings=config.embedding.tied, scale_decoder_outputs=config.embedding.tied)
 
 
@@ -131,10 +130,9 @@ SETTINGS: Table = (
 
 
 def rows(config: Config) -> list[TensorRow]:
-    """Where each tensor lies."""
     table = [TensorRow("embedding.weight", "shared.weight")]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
-        if not layers:  # an encoder alone
+        if not layers:  # encoder only
             continue
         table += [
             TensorRow(
@@ -160,7 +158,7 @@ def rows(config: Config) -> list[TensorRow]:
     )
 
 
-# The embedding may stand there once for each side and once more as the head; an old file has a bias that is never used.
+# Copies of the embedding for each side and the head; old files have an unused bias.
 REPEATS = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
 IGNORED = r"^(encoder|decoder)\.embed_tokens\.weight$|^lm_head\.weight$|EncDecAttention\.relative_attention_bias"
 T5 = Family(
