@@ -30,7 +30,8 @@ HEADER = re.compile(
 )
 # The functions and classes of i18n.py (with subclasses), and the page's `say`, that take a sentence.
 KEYWORDS = "_ say echo Message Problem Notice Unsupported NotFinite NoSuchToken NoTokenizer Untraceable InvalidAnswer UnsupportedValue broken".split()
-ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "Wrong": 2}  # which of its arguments is the sentence
+ARGUMENT = {**dict.fromkeys(KEYWORDS, 0), "WrongAnswer": 1}  # which of its arguments is the sentence
+LESSON_TEXTS = {"hints", "takeaway"}  # keyword arguments of Lesson: lists of sentences by function, and a sentence
 
 
 def sentences() -> dict[str, list[str]]:
@@ -53,10 +54,16 @@ def python_sentences(file: Path) -> Iterator[str]:
     """
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call):
-            at = ARGUMENT.get(ast.unparse(node.func).removeprefix("i18n."))
+            function = ast.unparse(node.func).removeprefix("i18n.")
+            at = ARGUMENT.get(function)
             sentence = node.args[at] if at is not None and len(node.args) > at else None
             if isinstance(sentence, ast.Constant) and isinstance(sentence.value, str) and sentence.value:
                 yield sentence.value
+            for text in node.keywords if function == "Lesson" else ():
+                if text.arg in LESSON_TEXTS:
+                    lists = text.value.values if isinstance(text.value, ast.Dict) else [text.value]
+                    parts = [part for value in lists for part in ast.walk(value)]
+                    yield from (part.value for part in parts if isinstance(part, ast.Constant))
 
 
 def javascript_sentences(file: Path) -> Iterator[str]:

@@ -101,7 +101,7 @@ def _text_and_model(old):
 
 def test_a_folder_of_exercises_remembers(old, told, tmp_path):
     folder = Folder(shutil.copytree(old / "learn", tmp_path / "learn"))
-    assert folder.damaged is None
+    assert folder.damaged_file is None
     assert {"solved": folder.solved, "hints": folder.hints, "current": folder.current} == told["learn"]
     mine = folder.file("scaling").read_text(encoding="utf-8")
     assert mine.endswith("# mine\n") and not folder.copy("scaling") and folder.file("scaling").read_text() == mine

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from qkv.lessons.grade import grade
-from qkv.lessons.lesson import write
+from qkv.lessons.lesson import render
 
 ROTATED = """half = x.shape[-1] // 2
 freq = 1.0 / 10000 ** (torch.arange(0, x.shape[-1], 2) / x.shape[-1])
@@ -47,7 +47,7 @@ cross = (gamma ** np.arange({first}, n + {first})).reshape{column} * (q @ state)
 left = gamma ** np.arange(n)[::-1] * {extra}
 return (fading(n, gamma) * (q @ k.T)) @ v + cross, gamma**n * state + np.einsum("j,jd,je->de", left, k, v)"""
 RIGHT_CHUNK = CHUNK.format(first=1, column="(-1, 1)", extra=1)
-KEPT = """global kept
+GLOBAL_STATE = """global kept
 kept, parts = globals().get("kept", np.zeros((3, 2))), []
 for s in range(0, len(q), size):
     y, kept = chunk(q[s : s + size], k[s : s + size], v[s : s + size], gamma, kept)
@@ -152,7 +152,7 @@ ANSWERS = [
     ("retention", [FADING, CHUNK.format(first=0, column="(-1, 1)", extra=1)], "from 0"),
     ("retention", [FADING, CHUNK.format(first=1, column="(1, -1)", extra=1)], "values' axis"),
     ("retention", [FADING, CHUNK.format(first=1, column="(-1, 1)", extra="gamma")], "one γ more"),
-    ("retention", [FADING, RIGHT_CHUNK, KEPT], TWICE),
+    ("retention", [FADING, RIGHT_CHUNK, GLOBAL_STATE], TWICE),
     ("delta_rule", ["return state + beta * k[:, None] @ v[None]"], "added"),
     ("delta_rule", ["return state * (1 - beta) + beta * np.outer(k, v)"], "fades everything"),
     ("delta_rule", ["return state - np.outer(k, k @ state) + beta * np.outer(k, v)"], "all removed"),
@@ -177,7 +177,7 @@ ANSWERS = [
 
 def fill(name, bodies):
     """The exercise with these in place of its first holes."""
-    text = write(name, "zh")
+    text = render(name, "zh")
     for body in bodies:
         hole = text.index("...  # 在这里写你的代码")
         indent = text[text.rindex("\n", 0, hole) + 1 : hole]
@@ -188,31 +188,33 @@ def fill(name, bodies):
 
 @pytest.mark.parametrize(("name", "bodies", "wrong"), ANSWERS, ids=[f"{a[0]}-{a[2] or 'right'}" for a in ANSWERS])
 def test_what_a_beginner_wrote_is_named(name, bodies, wrong):
-    made = grade(name, fill(name, bodies), f"{name}.py")
+    graded = grade(name, fill(name, bodies), f"{name}.py")
     if wrong:
-        assert made.verdict == "wrong" and made.wrong == wrong, made.says
+        assert graded.verdict == "wrong" and graded.cause == wrong, graded.messages
     else:
-        assert made.verdict == "right" or (made.wrong == "hole" and made.passed), made.says
+        assert graded.verdict == "right" or (graded.cause == "hole" and graded.passed), graded.messages
 
 
 def typed(**numbers):
     """The exercise by hand with these numbers typed in; the others are right."""
-    text = write("by_hand", "en", solved=True)
+    text = render("by_hand", "en", solved=True)
     for name, row in numbers.items():
         text = re.sub(rf"^{name} = .*$", f"{name} = {row}", text, flags=re.MULTILINE)
     return grade("by_hand", text, "by_hand.py")
 
 
 def test_two_decimals_are_not_called_different():
-    made = typed(powers=[7.39, 2.72, 5])
-    assert made.verdict == "wrong" and not made.wrong and made.passed == 2
-    assert "at [2] you have 5; 1 is right" in made.says[1].say("en") and "1 of 3" in made.says[1].say("en")
-    assert "[2]" in made.says[1].say("zh") and "3 个数里有 1 个" in made.says[1].say("zh")
-    made = typed(weights=[0.66, 0.3, 0.06])  # the second is furthest off
-    assert "at [1] you have 0.3; 0.2447 is right" in made.says[1].say("en") and "2 of 3" in made.says[1].say("en")
+    graded = typed(powers=[7.39, 2.72, 5])
+    assert graded.verdict == "wrong" and not graded.cause and graded.passed == 2
+    assert "at [2] you have 5; 1 is right" in graded.messages[1].say("en") and "1 of 3" in graded.messages[1].say("en")
+    assert "[2]" in graded.messages[1].say("zh") and "3 个数里有 1 个" in graded.messages[1].say("zh")
+    graded = typed(weights=[0.66, 0.3, 0.06])  # the second is furthest off
+    assert "at [1] you have 0.3; 0.2447 is right" in graded.messages[1].say("en") and "2 of 3" in graded.messages[
+        1
+    ].say("en")
 
 
 @pytest.mark.parametrize("powers", [[7.39, 2.72, 0], [7.389, 2.718, 0.0]])
 def test_e_to_the_0_is_1(powers):
-    made = typed(powers=powers)
-    assert made.wrong == "e to the 0" and all("e⁰ = 1" in made.says[-1].say(lang) for lang in ("en", "zh"))
+    graded = typed(powers=powers)
+    assert graded.cause == "e to the 0" and all("e⁰ = 1" in graded.messages[-1].say(lang) for lang in ("en", "zh"))

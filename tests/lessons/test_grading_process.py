@@ -10,32 +10,32 @@ import pytest
 
 from qkv.i18n import unpacked
 from qkv.lessons import grading_process
-from qkv.lessons.diagnosis import difference
+from qkv.lessons.diagnosis import describe_difference as difference
 from qkv.lessons.grade import Grade, grade
-from qkv.lessons.lesson import write
+from qkv.lessons.lesson import render
 
 pytestmark = pytest.mark.usefixtures("warm")
 HOLE = "    ...  # your code\n    raise NotImplementedError\n"
-LINE = write("scores", "en").split(HOLE)[0].count("\n") + 1  # where the answer's first line stands
+LINE = render("scores", "en").split(HOLE)[0].count("\n") + 1  # where the answer's first line stands
 RIGHT = "q @ k.T"
 
 
 def answer(body, name="scores"):
     """The exercise with its first hole filled like this."""
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
-    return write(name, "en").replace(HOLE, lines, 1)
+    return render(name, "en").replace(HOLE, lines, 1)
 
 
 def elsewhere(tmp_path, text, seconds=None, name="scores"):
-    place = tmp_path / "mine.py"
-    place.write_text(text, encoding="utf-8")
-    return grading_process.run(name, place, seconds)
+    file = tmp_path / "mine.py"
+    file.write_text(text, encoding="utf-8")
+    return grading_process.run(name, file, seconds)
 
 
 HERE = {  # graded in this process
     "return q @ k.T +": (
         "unknown",
-        f"line {LINE} is no Python yet (SyntaxError: invalid syntax):\n    return q @ k.T +",
+        f"line {LINE} is not valid Python yet (SyntaxError: invalid syntax):\n    return q @ k.T +",
     ),
     "return foo(q)": ("wrong", f"line {LINE} stopped with NameError: name 'foo' is not defined:\n    return foo(q)"),
     "x = 1\nreturn q[5]": ("wrong", f"line {LINE + 1} stopped with IndexError"),
@@ -54,49 +54,51 @@ HERE = {  # graded in this process
 
 
 @pytest.mark.parametrize("body", HERE, ids=lambda body: body.replace("\n", "; "))
-def test_what_goes_wrong_gets_a_sentence(body):
+def test_a_mistake_gets_a_sentence(body):
     verdict, sentence = HERE[body]
-    made = grade("scores", answer(body), "02_scores.py")
-    assert made.verdict == verdict and any(sentence in said.say("en") for said in made.says), made.says
-    assert all(said.say("zh") and said.say("zh") != said.say("en") for said in made.says)
+    graded = grade("scores", answer(body), "02_scores.py")
+    assert graded.verdict == verdict and any(sentence in message.say("en") for message in graded.messages), (
+        graded.messages
+    )
+    assert all(message.say("zh") and message.say("zh") != message.say("en") for message in graded.messages)
 
 
 def test_a_file_that_cannot_be_loaded():
-    made = grade("scores", "import numpy as np\nnp.nosuch\n" + write("scores", "en"), "02_scores.py")
-    assert made.verdict == "unknown" and "line 2 stopped with AttributeError" in made.says[0].say("en")
-    made = grade("scores", "x = 1\n", "02_scores.py")
-    assert made.verdict == "unknown" and "no scores in the file any more" in made.says[0].say("en")
-    made = grade("scores", "x = '\x00'", "02_scores.py")
-    assert made.verdict == "unknown"
+    graded = grade("scores", "import numpy as np\nnp.nosuch\n" + render("scores", "en"), "02_scores.py")
+    assert graded.verdict == "unknown" and "line 2 stopped with AttributeError" in graded.messages[0].say("en")
+    graded = grade("scores", "x = 1\n", "02_scores.py")
+    assert graded.verdict == "unknown" and "no scores in the file any more" in graded.messages[0].say("en")
+    graded = grade("scores", "x = '\x00'", "02_scores.py")
+    assert graded.verdict == "unknown"
 
 
-def test_another_way_to_write_it_is_right_too():
+def test_equivalent_code_is_right_too():
     for body in ("return np.einsum('nd,md->nm', q, k)", "return [[float(a @ b) for b in k] for a in q]"):
-        made = grade("scores", answer(body), "02_scores.py")
-        assert made.passed == 4 and made.wrong == "hole", made.says  # on to the second hole
+        graded = grade("scores", answer(body), "02_scores.py")
+        assert graded.passed == 4 and graded.cause == "hole", graded.messages  # on to the second hole
     single = "return (q @ k.T).astype(np.float32)"
     assert grade("scores", answer(single), "02_scores.py").passed == 4
 
 
 def test_a_root_in_single_precision_is_no_mistake():
-    text = write("split_heads", "en", solved=True)
+    text = render("split_heads", "en", solved=True)
     text = text.replace("q.shape[-1] ** 0.5", "torch.sqrt(torch.tensor(q.shape[-1]))")
     assert "torch.sqrt" in text and grade("split_heads", text, "a.py").verdict == "right"
 
 
-def test_cached_keys_may_be_kept_unturned():
+def test_cached_keys_may_be_stored_unrotated():
     """A cache may hold what its author likes, as long as the numbers are right."""
-    text = write("kv_cache", "en", solved=True)
+    text = render("kv_cache", "en", solved=True)
     text = text.replace("q, k = rotate(q, places), rotate(k, places)\n", "q = rotate(q, places)\n")
     text = text.replace("scores = (q @ k.tr", "scores = (q @ rotate(k, torch.arange(k.shape[2])).tr")
     assert "q = rotate" in text and grade("kv_cache", text, "a.py").verdict == "right"
 
 
-def test_what_was_printed_comes_with_the_question_it_belongs_to():
-    made = grade("scores", "print('loading')\n" + answer("print(q.shape)\nreturn q @ k.T * (len(q) < 3)"), "a.py")
-    assert made.printed == "loading\n(3, 4)\n" and made.lines == 2 and made.passed == 1
-    made = grade("scores", answer("print('so much ' * 10 ** 6)\nprint('\\n' * 10 ** 6)\nreturn q"), "a.py")
-    assert len(made.printed) < 3000 and made.lines > 10**6
+def test_output_belongs_to_the_question_that_printed_it():
+    graded = grade("scores", "print('loading')\n" + answer("print(q.shape)\nreturn q @ k.T * (len(q) < 3)"), "a.py")
+    assert graded.printed == "loading\n(3, 4)\n" and graded.lines == 2 and graded.passed == 1
+    graded = grade("scores", answer("print('so much ' * 10 ** 6)\nprint('\\n' * 10 ** 6)\nreturn q"), "a.py")
+    assert len(graded.printed) < 3000 and graded.lines > 10**6
 
 
 def test_the_difference_in_words():
@@ -108,48 +110,50 @@ def test_the_difference_in_words():
     assert len(difference(table * 0, table)) == 1  # "times 0" would say nothing
 
 
-def test_the_difference_is_what_the_question_calls_one():
-    got, want = np.array([1.004, 2.0, 3.1, 9.0]), np.array([1.0, 2.0, 3.0, 7.0])
-    assert "at [3] you have 9; 7 is right. 3 of 4" in difference(got, want)[0].say("en")
-    assert "at [3] you have 9; 7 is right. 2 of 4" in difference(got, want, 0.01)[0].say("en")
+def test_differences_are_counted_with_the_tolerance_of_the_question():
+    actual, expected = np.array([1.004, 2.0, 3.1, 9.0]), np.array([1.0, 2.0, 3.0, 7.0])
+    assert "at [3] you have 9; 7 is right. 3 of 4" in difference(actual, expected)[0].say("en")
+    assert "at [3] you have 9; 7 is right. 2 of 4" in difference(actual, expected, 0.01)[0].say("en")
 
 
 def test_a_grade_crosses_as_json():
-    made = Grade("wrong", [unpacked({"en": "a", "zh": "甲"})], "id", 1, 2, "p", 3)
-    assert Grade.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    graded = Grade("wrong", [unpacked({"en": "a", "zh": "甲"})], "id", 1, 2, "p", 3)
+    assert Grade.from_dict(json.loads(json.dumps(graded.to_dict()))) == graded
     assert [Grade(v).exit_code for v in ("right", "wrong", "unknown")] == [0, 1, 2]
 
 
 @pytest.mark.cold
-def test_elsewhere_says_the_same_as_here(tmp_path):
+def test_the_child_process_gives_the_same_grade(tmp_path):
     text = answer("return k @ q.T")
     assert elsewhere(tmp_path, text) == grade("scores", text, "02_scores.py")
 
 
 def test_a_loop_without_end_is_ended(tmp_path):
-    begun = time.monotonic()
-    made = elsewhere(tmp_path, answer("while True:\n    pass"), seconds=1)
-    assert time.monotonic() - begun < 30
-    assert made.verdict == "unknown" and re.search(f"still at line ({LINE}|{LINE + 1}) ", made.says[0].say("en"))
-    made = elsewhere(
+    start = time.monotonic()
+    graded = elsewhere(tmp_path, answer("while True:\n    pass"), seconds=1)
+    assert time.monotonic() - start < 30
+    assert graded.verdict == "unknown" and re.search(
+        f"still at line ({LINE}|{LINE + 1}) ", graded.messages[0].say("en")
+    )
+    graded = elsewhere(
         tmp_path, answer("try:\n    import time; time.sleep(99)\nexcept BaseException:\n    pass"), seconds=0.2
     )
-    assert made.verdict == "unknown" and "time was up" in made.says[0].say("en"), made.says
+    assert graded.verdict == "unknown" and "time was up" in graded.messages[0].say("en"), graded.messages
 
 
 def test_a_process_that_ends_itself(tmp_path):
-    made = elsewhere(tmp_path, answer("import os\nos._exit(0)"))
-    assert made.verdict == "unknown" and "without an answer (exit code 0)" in made.says[0].say("en")
-    made = elsewhere(tmp_path, answer("import signal\nsignal.raise_signal(signal.SIGSEGV)"))
-    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en")
+    graded = elsewhere(tmp_path, answer("import os\nos._exit(0)"))
+    assert graded.verdict == "unknown" and "without an answer (exit code 0)" in graded.messages[0].say("en")
+    graded = elsewhere(tmp_path, answer("import signal\nsignal.raise_signal(signal.SIGSEGV)"))
+    assert graded.verdict == "unknown" and "without an answer" in graded.messages[0].say("en")
 
 
 def test_it_may_not_change_files(tmp_path):
     """The same process as the doctor's: by Python the hook refuses it, by C the kernel."""
     (tmp_path / "mine.txt").write_text("mine")
     path = str(tmp_path / "mine.txt")
-    made = elsewhere(tmp_path, answer(f"import os\nos.remove({path!r})"))
-    assert made.verdict == "unknown" and "os.remove is not allowed" in made.says[-1].say("en"), made.says
+    graded = elsewhere(tmp_path, answer(f"import os\nos.remove({path!r})"))
+    assert graded.verdict == "unknown" and "os.remove is not allowed" in graded.messages[-1].say("en"), graded.messages
     if sys.platform == "linux":
         elsewhere(tmp_path, answer(f"import ctypes\nctypes.CDLL(None).unlink({path.encode()!r})\nreturn q @ k.T"))
     assert (tmp_path / "mine.txt").read_text() == "mine"
@@ -157,31 +161,33 @@ def test_it_may_not_change_files(tmp_path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory can be limited on Linux only")
 def test_memory_has_a_limit(tmp_path):
-    made = elsewhere(tmp_path, answer("np.zeros(1 << 29)\nreturn q @ k.T"))  # 4 GB, of which nothing is touched
-    assert made.verdict == "unknown" and f"line {LINE} asked for more memory" in made.says[-1].say("en"), made.says
+    graded = elsewhere(tmp_path, answer("np.zeros(1 << 29)\nreturn q @ k.T"))  # 4 GB, of which nothing is touched
+    assert graded.verdict == "unknown" and f"line {LINE} asked for more memory" in graded.messages[-1].say("en"), (
+        graded.messages
+    )
 
 
 FORGED = {
     "half of one": 'b\'{"verdict": "ri\'',
-    "one without the number": 'b\'\\n{"event": "grade", "grade": {"verdict": "right", "says": []}}\\n\'',
+    "one without the number": 'b\'\\n{"event": "grade", "grade": {"verdict": "right", "messages": []}}\\n\'',
 }
 
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_an_answer_that_the_persons_code_writes_is_none(tmp_path, forged):
     """Whatever it puts into the pipe before it ends the process, it gets no grade."""
-    made = elsewhere(tmp_path, answer(f"import os, sys\nos.write(int(sys.argv[1]), {FORGED[forged]})\nos._exit(0)"))
-    assert made.verdict == "unknown" and "without an answer" in made.says[0].say("en"), made.says
+    graded = elsewhere(tmp_path, answer(f"import os, sys\nos.write(int(sys.argv[1]), {FORGED[forged]})\nos._exit(0)"))
+    assert graded.verdict == "unknown" and "without an answer" in graded.messages[0].say("en"), graded.messages
 
 
-def test_the_doctor_has_a_say_where_no_wrong_answer_fits():
+def test_the_doctor_is_consulted_if_no_wrong_answer_matches():
     """An unusual scale in a whole attention: no variant has it, the doctor measures it."""
-    text = write("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
-    made = grade("merge_heads", text, "a.py")
-    assert made.verdict == "wrong" and not made.wrong
-    assert any("qkv check finds" in said.say("en") and "qkv check 发现" in said.say("zh") for said in made.says), (
-        made.says
-    )
+    text = render("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
+    graded = grade("merge_heads", text, "a.py")
+    assert graded.verdict == "wrong" and not graded.cause
+    assert any(
+        "qkv check finds" in message.say("en") and "qkv check 发现" in message.say("zh") for message in graded.messages
+    ), graded.messages
 
 
 def test_a_doctor_that_fails_is_not_the_persons_fault(monkeypatch):
@@ -189,6 +195,6 @@ def test_a_doctor_that_fails_is_not_the_persons_fault(monkeypatch):
         raise RuntimeError("ill")
 
     monkeypatch.setattr("qkv.doctor.doctor.check", ill)
-    text = write("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
-    made = grade("merge_heads", text, "a.py")
-    assert made.verdict == "wrong" and len(made.says) == 2 and "numbers differ" in made.says[1].say("en")
+    text = render("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
+    graded = grade("merge_heads", text, "a.py")
+    assert graded.verdict == "wrong" and len(graded.messages) == 2 and "numbers differ" in graded.messages[1].say("en")

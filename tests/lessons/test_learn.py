@@ -13,7 +13,7 @@ import pytest
 from qkv.cli import main
 from qkv.lessons import lesson
 from qkv.lessons.exercise_folder import FILE, Folder
-from qkv.lessons.lesson import COURSE, NAMES, filename, write
+from qkv.lessons.lesson import COURSE, NAMES, filename, render
 
 HAN = re.compile("[\u4e00-\u9fff]")
 
@@ -23,7 +23,7 @@ def learn(warm, capfd, monkeypatch, tmp_path):
     monkeypatch.setenv("QKV_LANG", "en")
     monkeypatch.chdir(tmp_path)
 
-    def ask(*arguments):
+    def run(*arguments):
         capfd.readouterr()
         try:
             code = main(["learn", *map(str, arguments)])
@@ -31,11 +31,11 @@ def learn(warm, capfd, monkeypatch, tmp_path):
             code = stop.code
         return code, *capfd.readouterr()
 
-    return ask
+    return run
 
 
 def solve(folder, name):
-    (folder / filename(name)).write_text(write(name, "en", solved=True), encoding="utf-8")
+    (folder / filename(name)).write_text(render(name, "en", solved=True), encoding="utf-8")
 
 
 def test_the_course_is_complete():
@@ -48,7 +48,7 @@ def test_the_course_is_complete():
 def test_from_the_list_to_the_next(learn, tmp_path):
     code, out, err = learn()
     assert code == 0 and not err and "0 of 21 solved" in out and "→  1  attention by hand" in out
-    assert "qkv learn check" in out and (tmp_path / "learn" / "01_by_hand.py").read_text() == write("by_hand", "en")
+    assert "qkv learn check" in out and (tmp_path / "learn" / "01_by_hand.py").read_text() == render("by_hand", "en")
     code, out, _ = learn("check")
     assert code == 1 and "the hole is still there" in out and "qkv learn hint" in out
     code, out, _ = learn("hint")
@@ -67,7 +67,7 @@ def test_the_same_in_chinese(learn, tmp_path):
     code, out, _ = learn("--lang", "zh")
     assert code == 0 and "已完成 0/21" in out and "手算注意力" in out
     text = (tmp_path / "learn" / "01_by_hand.py").read_text(encoding="utf-8")
-    assert text == write("by_hand", "zh") and HAN.search(text)
+    assert text == render("by_hand", "zh") and HAN.search(text)
     text = text.replace("scores = [..., ..., ...]", "scores = [4, 2, 0]")
     (tmp_path / "learn" / "01_by_hand.py").write_text(text.replace("scaled = [..., ..., ...]", "scaled = [1, 0.5, 0]"))
     code, out, _ = learn("check", "--lang", "zh")
@@ -81,7 +81,7 @@ def test_a_hint_is_about_the_step_that_was_wrong(learn, tmp_path):
     learn("3")
     file = tmp_path / "learn" / "03_scaling.py"
     assert "last size of q" in learn("hint", 3)[1]
-    solved = lesson.write("scaling", "en", solved=True)
+    solved = lesson.render("scaling", "en", solved=True)
     file.write_text(solved.replace("scaled.max(-1)", "scaled.max(0)"))
     assert learn("check", 3)[0] == 1
     assert "largest_weights:" in learn("hint", 3)[1]  # the first step was right
@@ -89,8 +89,8 @@ def test_a_hint_is_about_the_step_that_was_wrong(learn, tmp_path):
     assert "last size of q" in learn("hint", 3)[1]
 
 
-def test_hints_end_with_the_way_to_the_solution(learn):
-    for _ in lesson.load("scores").hints_for():
+def test_after_the_last_hint_the_solution_is_named(learn):
+    for _ in lesson.load("scores").ordered_hints():
         assert "Hint" in learn("hint", "scores")[1]
     for _ in range(2):
         assert "qkv learn solution 2" in learn("hint", 2)[1]
@@ -109,36 +109,36 @@ def test_an_exercise_by_number_name_or_file(learn, tmp_path):
 
 def test_what_was_edited_is_never_written_over(learn, tmp_path):
     learn()
-    place = tmp_path / "learn" / "01_by_hand.py"
+    path = tmp_path / "learn" / "01_by_hand.py"
     assert learn("--lang", "zh")[0] == 0 and HAN.search(
-        place.read_text(encoding="utf-8")
+        path.read_text(encoding="utf-8")
     )  # untouched: may change language
-    mine = place.read_text(encoding="utf-8") + "# mine\n"
-    place.write_text(mine, encoding="utf-8")
+    mine = path.read_text(encoding="utf-8") + "# mine\n"
+    path.write_text(mine, encoding="utf-8")
     for arguments in ([], [1], ["--lang", "zh"], ["by_hand"]):
-        assert learn(*arguments)[0] == 0 and place.read_text(encoding="utf-8") == mine
+        assert learn(*arguments)[0] == 0 and path.read_text(encoding="utf-8") == mine
 
 
-def test_reset_asks_and_keeps_what_was_there(learn, tmp_path, monkeypatch):
+def test_reset_confirms_and_keeps_a_backup(learn, tmp_path, monkeypatch):
     learn(3)
-    place = tmp_path / "learn" / "03_scaling.py"
+    path = tmp_path / "learn" / "03_scaling.py"
     solve(tmp_path / "learn", "scaling")
     learn("check", 3)
     code, _, err = learn("reset", 3)
-    assert code == 2 and "--yes" in err and "raise NotImplementedError" not in place.read_text()
+    assert code == 2 and "--yes" in err and "raise NotImplementedError" not in path.read_text()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "n")
-    assert "not changed" in learn("reset", 3)[1] and "raise NotImplementedError" not in place.read_text()
+    assert "not changed" in learn("reset", 3)[1] and "raise NotImplementedError" not in path.read_text()
     code, _, _ = learn("reset", 3, "--yes")
-    kept = tmp_path / "learn" / "backups" / "03_scaling.1.py"
-    assert code == 0 and place.read_text() == write("scaling", "en") and "np.sqrt" in kept.read_text()
+    backup = tmp_path / "learn" / "backups" / "03_scaling.1.py"
+    assert code == 0 and path.read_text() == render("scaling", "en") and "np.sqrt" in backup.read_text()
     assert "0 of 21 solved" in learn()[1]
     solve(tmp_path / "learn", "scaling")
     monkeypatch.setattr("builtins.input", lambda _: "y")
-    assert learn("reset", 3)[0] == 0 and (kept.parent / "03_scaling.2.py").exists() and kept.exists()
+    assert learn("reset", 3)[0] == 0 and (backup.parent / "03_scaling.2.py").exists() and backup.exists()
 
 
-def test_a_solution_only_when_asked(learn, tmp_path):
+def test_a_solution_is_written_on_request_only(learn, tmp_path):
     learn(5)
     assert not (tmp_path / "learn" / "solutions").exists()
     code, out, _ = learn("solution", 5)
@@ -151,7 +151,7 @@ def test_a_solution_only_when_asked(learn, tmp_path):
 @pytest.mark.parametrize(
     "damage", ["", "{", "[]", '{"solved": 3, "hints": {}}', '{"solved": {}}', "\xff\x00", "[" * 5000]
 )
-def test_a_damaged_progress_file_is_told_and_put_aside(damage, learn, tmp_path):
+def test_a_damaged_progress_file_is_reported_and_renamed(damage, learn, tmp_path):
     learn()
     (tmp_path / "learn" / FILE).write_text(damage, encoding="latin-1")
     code, out, err = learn()
@@ -165,18 +165,18 @@ def test_progress_survives(learn, tmp_path):
     solve(tmp_path / "learn", "scores")
     learn("check", 2)
     learn("hint", 5)
-    kept = json.loads((tmp_path / "learn" / FILE).read_text())
-    assert list(kept["solved"]) == ["scores"] and kept["hints"] == {"weighted_sum": 1}
+    progress = json.loads((tmp_path / "learn" / FILE).read_text())
+    assert list(progress["solved"]) == ["scores"] and progress["hints"] == {"weighted_sum": 1}
     again = Folder(tmp_path / "learn")
-    assert again.solved == kept["solved"] and again.hints == kept["hints"] and again.current == "by_hand"
-    kept["solved"] |= {"from a later version": "2030-01-01"}
-    kept["hints"] |= {"scores": -3}
-    (tmp_path / "learn" / FILE).write_text(json.dumps(kept))
+    assert again.solved == progress["solved"] and again.hints == progress["hints"] and again.current == "by_hand"
+    progress["solved"] |= {"from a later version": "2030-01-01"}
+    progress["hints"] |= {"scores": -3}
+    (tmp_path / "learn" / FILE).write_text(json.dumps(progress))
     again = Folder(tmp_path / "learn")
-    assert list(again.solved) == ["scores"] and again.hints == {"weighted_sum": 1} and again.damaged is None
+    assert list(again.solved) == ["scores"] and again.hints == {"weighted_sum": 1} and again.damaged_file is None
 
 
-def test_inside_the_folder_it_is_found(learn, tmp_path, monkeypatch):
+def test_the_working_directory_may_be_the_folder(learn, tmp_path, monkeypatch):
     learn()
     monkeypatch.chdir(tmp_path / "learn")
     assert "01_by_hand.py" in learn()[1] and not (tmp_path / "learn" / "learn").exists()
@@ -209,7 +209,7 @@ MISTAKES = {
     ("22",): ("there is no exercise 22", "没有练习 22"),
     ("0",): ("from 1 to 21", "从 1 到 21"),
     ("sofmax",): ("did you mean softmax", "是不是想写 softmax"),
-    ("xyzzy",): ("xyzzy is no exercise", "没有 xyzzy 这个练习"),
+    ("xyzzy",): ("xyzzy is not an exercise", "没有 xyzzy 这个练习"),
     ("check", "7"): ("qkv learn 7 puts it there", "运行 qkv learn 7"),
     ("check", "all"): ("qkv learn 1 puts it there", "运行 qkv learn 1"),
     ("check", "1", "2"): ("takes one exercise, not 2", "只能有一个练习"),
@@ -232,15 +232,15 @@ def test_a_binary_file_is_refused(learn, tmp_path):
     assert "is not a text file" in learn("check", tmp_path / "02_scores.py")[2]
 
 
-def test_a_short_print_is_shown_and_a_long_one_counted(learn, tmp_path):
+def test_a_short_output_is_printed_and_a_long_output_counted(learn, tmp_path):
     learn(2)
-    place = tmp_path / "learn" / "02_scores.py"
+    path = tmp_path / "learn" / "02_scores.py"
     hole = "    ...  # your code\n    raise NotImplementedError\n"
-    text = place.read_text()
-    place.write_text(text.replace(hole, "    print('look', q.shape)\n    return k @ q.T\n", 1))
+    text = path.read_text()
+    path.write_text(text.replace(hole, "    print('look', q.shape)\n    return k @ q.T\n", 1))
     code, out, _ = learn("check", 2)
     assert code == 1 and "Your code printed:\n    look (1, 2)\n" in out and "rows are keys" in out
-    place.write_text(text.replace(hole, "    print('look\\n' * 100000)\n    return k @ q.T\n", 1))
+    path.write_text(text.replace(hole, "    print('look\\n' * 100000)\n    return k @ q.T\n", 1))
     assert "your code printed 100001 lines; not shown" in learn("check", 2)[1]
 
 
@@ -253,12 +253,12 @@ def test_watch_grades_on_save_and_ends_with_ctrl_c(tmp_path):
     try:
         assert "watching" in watcher.stdout.readline() and "✗ 1" in watcher.stdout.readline()
         solve(tmp_path / "learn", "by_hand")
-        seen = ""
-        while "02_scores.py" not in seen:
+        output = ""
+        while "02_scores.py" not in output:
             line = watcher.stdout.readline()
-            assert line, seen
-            seen += line
-        assert "✓ 1" in seen and "watching" in seen
+            assert line, output
+            output += line
+        assert "✓ 1" in output and "watching" in output
         time.sleep(0.5)
         watcher.send_signal(signal.SIGINT)
         rest, _ = watcher.communicate(timeout=20)

@@ -5,6 +5,7 @@ import io
 import re
 import string
 import tokenize
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -15,11 +16,16 @@ from qkv.i18n import LANGUAGES, translated
 from qkv.lessons import lesson
 from qkv.lessons.diagnosis import Submission
 from qkv.lessons.grade import grade, grade_questions
-from qkv.lessons.lesson import COURSE, NAMES, load, write, wrong_answer
-from qkv.lessons.outcome import ask, is_close, reference
+from qkv.lessons.lesson import COURSE, NAMES, build_wrong_answer, load, render
+from qkv.lessons.outcome import expected_array, is_close, run_question
 
 HAN = re.compile("[\u4e00-\u9fff]")
-WRONGS = [(name, step, wrong) for name in NAMES for step, about in load(name).wrongs.items() for wrong in about]
+WRONG_ANSWERS = [
+    (name, step, cause, wrong)
+    for name in NAMES
+    for step, by_cause in load(name).wrong_answers.items()
+    for cause, wrong in by_cause.items()
+]
 
 
 def plain(text):
@@ -33,56 +39,56 @@ def plain(text):
 
 def docstrings(text):
     kinds = ast.Module | ast.FunctionDef | ast.ClassDef
-    found = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
-    assert any(found)
-    return [told for told in found if told]
+    texts = [ast.get_docstring(node) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    assert any(texts)
+    return [text for text in texts if text]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_solution_is_right(name):
-    made = grade(name, write(name, "en", solved=True), f"{name}.py")  # in Chinese the code is the same: see below
-    assert made.verdict == "right" and made.passed == made.total >= 5, made.says
+    graded = grade(name, render(name, "en", solved=True), f"{name}.py")  # in Chinese the code is the same: see below
+    assert graded.verdict == "right" and graded.passed == graded.total >= 5, graded.messages
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_hole_is_noticed(name, lang):
-    text = write(name, lang)
-    made = grade(name, text, f"{name}.py")
-    assert made.verdict == "wrong" and made.wrong == "hole" and made.passed == 0
-    line = int(re.match(r"line (\d+)", made.says[0].say("en"))[1])
+    text = render(name, lang)
+    graded = grade(name, text, f"{name}.py")
+    assert graded.verdict == "wrong" and graded.cause == "hole" and graded.passed == 0
+    line = int(re.match(r"line (\d+)", graded.messages[0].say("en"))[1])
     assert "..." in text.splitlines()[line - 1] or "NotImplementedError" in text.splitlines()[line - 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_both_languages_have_the_same_code(name):
     for solved in (False, True):
-        english, chinese = (write(name, lang, solved=solved) for lang in LANGUAGES)
+        english, chinese = (render(name, lang, solved=solved) for lang in LANGUAGES)
         assert plain(english) == plain(chinese)
         comments = [
             t.string for t in tokenize.generate_tokens(io.StringIO(english).readline) if t.type == tokenize.COMMENT
         ]
-        for told in [*comments, *docstrings(english)]:
-            assert not HAN.search(told), told
+        for text in [*comments, *docstrings(english)]:
+            assert not HAN.search(text), text
         assert "----" not in english + chinese and not re.search(r"#.* \| ", english + chinese)
-        assert all(re.search("[\u4e00-\u9fff，：（]", told) for told in docstrings(chinese))
+        assert all(re.search("[\u4e00-\u9fff，：（]", text) for text in docstrings(chinese))
 
 
-def test_comments_come_in_one_language():
-    found = 0
+def test_comments_are_in_a_single_language():
+    count = 0
     for name in NAMES:
         source = lesson.files("qkv.lessons").joinpath("exercises", f"{name}.py").read_text(encoding="utf-8")
-        english, chinese = (write(name, lang, solved=True) for lang in LANGUAGES)
-        for one, other in re.findall(r"# ([^|\n]+) \| (.*)", source):
-            found += 1
-            assert f"# {one}\n" in english and f"# {other}\n" in chinese
-            assert other not in english and f"# {one}\n" not in chinese
-    assert found > 10
+        english, chinese = (render(name, lang, solved=True) for lang in LANGUAGES)
+        for comment, translation in re.findall(r"# ([^|\n]+) \| (.*)", source):
+            count += 1
+            assert f"# {comment}\n" in english and f"# {translation}\n" in chinese
+            assert translation not in english and f"# {comment}\n" not in chinese
+    assert count > 10
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_people_get_has_no_solution_in_it(name):
-    with_hole, solved = write(name, "en"), write(name, "en", solved=True)
+    with_hole, solved = render(name, "en"), render(name, "en", solved=True)
     source = lesson.files("qkv.lessons").joinpath("exercises", f"{name}.py").read_text(encoding="utf-8")
     holes = [hole[3] for hole in lesson.HOLE.finditer(source)]
     assert holes
@@ -95,74 +101,72 @@ def test_what_people_get_has_no_solution_in_it(name):
 
 
 def case_id(part):
-    return getattr(part, "id", part).replace(" ", "-")
+    return part.replace(" ", "-") if isinstance(part, str) else ""
 
 
-@pytest.mark.parametrize(("name", "step", "wrong"), WRONGS, ids=case_id)
-def test_a_wrong_answer_gets_its_own_hint(name, step, wrong):
-    """The whole way from an answer to the words: the wrong code put in place of the right one."""
-    kept = load(name)
-    answer = wrong_answer(name, step, wrong)
-    made = grade_questions(Submission(name, kept, answer, "", ast.parse(""), "answer.py"))
-    assert (made.verdict, made.wrong, made.step) == ("wrong", wrong.id, step), made.says
-    english, chinese = (made.says[-1].say(lang) for lang in ("en", "zh"))
+@pytest.mark.parametrize(("name", "step", "cause", "wrong"), WRONG_ANSWERS, ids=case_id)
+def test_a_wrong_answer_gets_its_own_hint(name, step, cause, wrong):
+    """From the wrong code in place of the right one to the sentences."""
+    loaded = load(name)
+    answer = build_wrong_answer(name, step, wrong)
+    graded = grade_questions(Submission(name, loaded, answer, "", ast.parse(""), "answer.py"))
+    assert (graded.verdict, graded.cause, graded.step) == ("wrong", cause, step), graded.messages
+    english, chinese = (graded.messages[-1].say(lang) for lang in ("en", "zh"))
     assert "{" not in english and "{" not in chinese
     if wrong.mistake:  # in the catalogue's words
         words = CATALOGUE[wrong.mistake]
-        for lang, told in (("en", english), ("zh", chinese)):
-            assert wrong.mistake in told
-            assert all(translated(part, lang) in told for part in (words.name, words.does, words.fix))
+        for lang, text in (("en", english), ("zh", chinese)):
+            assert wrong.mistake in text
+            assert all(translated(part, lang) in text for part in (words.name, words.does, words.fix))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_hints_follow_the_step_that_is_wrong(name):
-    kept = load(name)
-    steps = list(dict.fromkeys(question.function for question in kept.questions))
-    given = {"train"}  # written already
-    assert list(kept.hints) == [step for step in steps if step not in given]
-    for step in kept.hints:
-        hints = kept.hints_for(step)
-        assert hints[: len(kept.hints[step])] == list(kept.hints[step]) and sorted(map(str, hints)) == sorted(
-            map(str, kept.hints_for())
-        )
+    loaded = load(name)
+    steps = list(dict.fromkeys(question.function for question in loaded.questions))
+    without_hole = {"train"}
+    assert list(loaded.hints) == [step for step in steps if step not in without_hole]
+    for step in loaded.hints:
+        hints = [hint.sentence for hint in loaded.ordered_hints(step)]
+        assert hints[: len(loaded.hints[step])] == loaded.hints[step]
+        assert sorted(hints) == sorted(hint.sentence for hint in loaded.ordered_hints())
 
 
 # Modules that the doctor can look at by themselves. It reads another fill in the file beside the zero of this one.
 WHOLE = {"MultiHeadAttention", "GroupedQueryAttention", "CachedAttention", "EncoderLayer"}
 MARKED = {
-    (name, wrong.id): (step, wrong)
-    for name, step, wrong in WRONGS
-    if step in WHOLE and wrong.mistake and wrong.id != "mask zero"
+    (name, cause): (step, wrong)
+    for name, step, cause, wrong in WRONG_ANSWERS
+    if step in WHOLE and wrong.mistake and cause != "mask zero"
 }
-ONCE = {wrong.mistake: case for case, (_, wrong) in reversed(MARKED.items())}.values()  # the first of each mistake
-DAILY = sorted(ONCE)[::2]
+FIRST_CASES = {wrong.mistake: case for case, (_, wrong) in reversed(MARKED.items())}.values()
+DAILY = sorted(FIRST_CASES)[::2]
 
 
 @pytest.mark.parametrize(
-    ("name", "id"),
+    ("name", "cause"),
     [case if case in DAILY else pytest.param(*case, marks=pytest.mark.slow) for case in MARKED],
     ids=case_id,
 )
-def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, id):
-    target, wrong = MARKED[name, id]
-    report = check(getattr(wrong_answer(name, target, wrong), target), name=target)
-    assert report.verdict != "wrong" or wrong.mistake in [one.id for one in report.findings], report
+def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, cause):
+    target, wrong = MARKED[name, cause]
+    report = check(getattr(build_wrong_answer(name, target, wrong), target), name=target)
+    assert report.verdict != "wrong" or wrong.mistake in [finding.id for finding in report.findings], report
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_two_wrong_answers_are_the_same(name):
     """Else one of the two hints would never be seen."""
-    kept = load(name)
-    for function, about in kept.wrongs.items():
-        questions = [question for question in kept.questions if question.function == function]
-        seen = []
-        for wrong in about:
-            answer = wrong_answer(name, function, wrong)
-            seen.append([ask(question, answer) for question in questions])
-        for i, one in enumerate(seen):
-            for j, other in enumerate(seen[:i]):
-                same = all(a.same(b, q.tolerance) for a, b, q in zip(one, other, questions, strict=True))
-                assert not same, (about[i].id, about[j].id)
+    loaded = load(name)
+    for function, by_cause in loaded.wrong_answers.items():
+        questions = [question for question in loaded.questions if question.function == function]
+        outcomes = {
+            cause: [run_question(question, build_wrong_answer(name, function, wrong)) for question in questions]
+            for cause, wrong in by_cause.items()
+        }
+        for first, second in combinations(outcomes, 2):
+            pairs = zip(outcomes[first], outcomes[second], questions, strict=True)
+            assert not all(a.matches(b, question.tolerance) for a, b, question in pairs), (first, second)
 
 
 def blanks(sentence):
@@ -171,22 +175,23 @@ def blanks(sentence):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_words_exist_in_both_languages(name):
-    kept = load(name)
-    wrongs = [wrong for about in kept.wrongs.values() for wrong in about]
-    assert 3 <= len(kept.hints_for()) <= 5 and len(wrongs) >= 5
-    pairs = [
-        kept.after,
-        *kept.hints_for(),
-        *(wrong.hint for wrong in wrongs),
-        COURSE[lesson.number(name) - 1].title,
+    loaded = load(name)
+    causes = [cause for by_cause in loaded.wrong_answers.values() for cause in by_cause]
+    wrong_answers = [wrong for by_cause in loaded.wrong_answers.values() for wrong in by_cause.values()]
+    assert 3 <= len(loaded.ordered_hints()) <= 5 and len(wrong_answers) >= 5
+    sentences = [
+        loaded.takeaway,
+        *(hint.sentence for hint in loaded.ordered_hints()),
+        *(wrong.sentence for wrong in wrong_answers),
+        COURSE[lesson.number(name) - 1].title.sentence,
     ]
-    for message in pairs:
-        english, chinese = message.sentence, translated(message.sentence, "zh")
+    for english in sentences:
+        chinese = translated(english, "zh")
         assert blanks(english) == blanks(chinese)
         assert not HAN.search(re.sub("“.*?”|'.*?'|\".*?\"", "", english)), english
         code = re.fullmatch("`.*`", english)
         assert HAN.search(chinese) or code, chinese
-    assert len({wrong.id for wrong in wrongs}) == len(wrongs)
+    assert len(set(causes)) == len(causes)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -195,6 +200,6 @@ def test_the_reference_is_not_the_solution(name):
     source = lesson.files("qkv.lessons").joinpath("graders", f"{name}.py").read_text(encoding="utf-8")
     assert re.search(r"^from \.\.\.(attention|mixers)", source, re.MULTILINE)
     for question in load(name).questions:
-        want = reference(question)
-        assert np.isfinite(want).all() or name == "softmax"
-        assert is_close(want, reference(question), 0.0), "the same question must have the same answer twice"
+        expected = expected_array(question)
+        assert np.isfinite(expected).all() or name == "softmax"
+        assert is_close(expected, expected_array(question), 0.0), "the same question must have the same answer twice"

@@ -31,7 +31,7 @@ from latex2mathml import converter
 from qkv.cli import main
 from qkv.doctor.mistakes import CATALOGUE
 from qkv.i18n import say
-from qkv.lessons.lesson import COURSE, in_one_language
+from qkv.lessons.lesson import COURSE, select_language
 
 from .cells import Chapter
 from .figures import Shelf, embed
@@ -128,7 +128,7 @@ def _chapter(page: Page, name: str) -> Chapter:
 
 
 def _code(name: str, lines: str | None, page: Page) -> str:
-    code = in_one_language(_chapter(page, name).cells[name].code, page.lang).strip("\n")
+    code = select_language(_chapter(page, name).cells[name].code, page.lang).strip("\n")
     return f"```python\n{code}\n```"
 
 

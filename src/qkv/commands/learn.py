@@ -52,14 +52,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run an action. Return 0 if the exercise is right, 1 if wrong, 2 if it could not be graded."""
-    folder = Folder.here(options.folder)
-    if folder.damaged is not None:
+    folder = Folder.locate(options.folder)
+    if folder.damaged_file is not None:
         echo(
             "{file} could not be read and was put aside as {aside}; your exercises are untouched. To count again: "
             "qkv learn check all",
             sys.stderr,
             file=folder.path / FILE,
-            aside=folder.damaged.name,
+            aside=folder.damaged_file.name,
         )
     what, *which = options.what or [""]
     if what not in ACTIONS:
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
 def _show(folder: Folder, word: str) -> int:
     """Print the list and the current exercise, which is copied to the folder if missing."""
     if word:
-        folder.choose(lesson.find(word))
+        folder.select(lesson.find(word))
     name = lesson.find(word) if word else folder.current
     if not word:
         print(
@@ -137,9 +137,9 @@ def _check(folder: Folder, file: Path, name: str) -> int:
         raise Problem("{file} is not a text file", file=file)
     grade = grade_elsewhere(name, file)
     if grade.verdict == "right":
-        folder.solve(name)
+        folder.mark_solved(name)
     elif grade.step:
-        folder.stumble(name, grade.step)
+        folder.record_step(name, grade.step)
     _print_grade(folder, name, grade)
     return grade.exit_code
 
@@ -147,7 +147,7 @@ def _check(folder: Folder, file: Path, name: str) -> int:
 def _print_grade(folder: Folder, name: str, grade: "Grade") -> None:
     title = lesson.COURSE[lesson.number(name) - 1].title
     echo(VERDICTS[grade.verdict], number=lesson.number(name), title=title, passed=grade.passed, total=grade.total)
-    for note in grade.says:
+    for note in grade.messages:
         print("  " + say(note).replace("\n", "\n  "))
     if grade.lines > MAX_LINES or len(grade.printed) > MAX_CHARACTERS:
         print("  " + say("(your code printed {lines} lines; not shown)", lines=grade.lines))
@@ -202,7 +202,7 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 
 
 def _hint(folder: Folder, name: str, yes: bool) -> int:
-    hints = lesson.load(name).hints_for(folder.steps.get(name, ""))
+    hints = lesson.load(name).ordered_hints(folder.steps.get(name, ""))
     at = folder.next_hint(name, len(hints))
     if at == len(hints):
         echo(
@@ -224,7 +224,7 @@ def _hint(folder: Folder, name: str, yes: bool) -> int:
 def _solution(folder: Folder, name: str, yes: bool) -> int:
     file = folder.path / "solutions" / lesson.filename(name)
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = lesson.write(name, solved=True)
+    text = lesson.render(name, solved=True)
     write_file(file, text)
     print(text)
     echo("A solution, also in {file}", file=file)
@@ -233,7 +233,7 @@ def _solution(folder: Folder, name: str, yes: bool) -> int:
 
 def _reset(folder: Folder, name: str, yes: bool) -> int:
     file = folder.file(name)
-    if file.exists() and not folder.untouched(name) and not yes:
+    if file.exists() and not folder.is_unmodified(name) and not yes:
         if not sys.stdin.isatty():
             raise Problem("can't ask for confirmation without a terminal: add --yes to reset {file}", file=file)
         answer = input(

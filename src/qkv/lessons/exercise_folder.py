@@ -1,7 +1,7 @@
-"""The person's folder: exercises copied into it, which are solved, how many hints were asked for.
+"""The learner's folder: copies of exercises, and progress in `qkv-learn.json`.
 
-`qkv-learn.json` in that folder remembers, as {"solved": {name: day}, "hints": {name: n}, "steps": {name: what was wrong last}, "current": name}. A file that a person has
-changed is never written over.
+The file holds {"solved": {name: day}, "hints": {name: n}, "steps": {name: wrong step}, "current": name}. A file that the
+learner changed is never overwritten.
 """
 
 import datetime
@@ -19,129 +19,122 @@ T = TypeVar("T")
 
 
 class Folder:
-    """Where somebody learns."""
+    """A folder of exercises with the learner's progress."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.solved: dict[str, str] = {}
         self.hints: dict[str, int] = {}
-        self.steps: dict[str, str] = {}  # of each lesson, what was wrong when it was last graded
-        self.chosen: str | None = None
-        self.damaged: Path | None = None  # where a qkv-learn.json that could not be read was put
+        self.steps: dict[str, str] = {}  # by lesson: what was wrong when it was last graded
+        self.selected: str | None = None
+        self.damaged_file: Path | None = None  # new name of a qkv-learn.json that could not be read
         self._read()
 
     @classmethod
-    def here(cls, asked: Path | None) -> "Folder":
-        """The one asked for, else this folder if it is one already, else ./learn."""
-        if asked is None:
-            asked = Path() if _known(Path(FILE)) else Path("learn")
-        return cls(asked)
+    def locate(cls, path: Path | None) -> "Folder":
+        """Return the folder at a path; without one, the working directory if it has progress, else ./learn."""
+        return cls(path or (Path() if _is_progress_file(Path(FILE)) else Path("learn")))
 
     @property
     def current(self) -> str | None:
-        """The lesson to work on: the one chosen if it isn't solved, else the first that isn't; None when all are."""
-        if self.chosen is not None and self.chosen not in self.solved:
-            return self.chosen
+        """The selected lesson if it isn't solved, else the first unsolved one; None when all are solved."""
+        if self.selected is not None and self.selected not in self.solved:
+            return self.selected
         return next((name for name in lesson.NAMES if name not in self.solved), None)
 
     def file(self, name: str) -> Path:
-        """Where its exercise is, or would be."""
+        """Return the path of an exercise, whether it exists or not."""
         return self.path / lesson.filename(name)
 
     def copy(self, name: str) -> bool:
-        """Write the exercise out, unless a file is there that the person has changed; True if written."""
-        place, text = self.file(name), lesson.write(name)
-        if place.exists() and not self.untouched(name):
-            return False
-        if place.exists() and place.read_bytes() == text.encode():
+        """Write an exercise unless the learner changed its file; True if written."""
+        path, text = self.file(name), lesson.render(name)
+        if path.exists() and (not self.is_unmodified(name) or path.read_bytes() == text.encode()):
             return False
         self.path.mkdir(parents=True, exist_ok=True)
-        write_file(place, text)
+        write_file(path, text)
         return True
 
-    def untouched(self, name: str) -> bool:
-        """Whether the file is as it was copied, in either language."""
+    def is_unmodified(self, name: str) -> bool:
+        """True if the file is the exercise as copied, in either language."""
         text = self.file(name).read_bytes()
-        return any(text == lesson.write(name, lang).encode() for lang in LANGUAGES)
+        return any(text == lesson.render(name, lang).encode() for lang in LANGUAGES)
 
     def reset(self, name: str) -> Path | None:
-        """The exercise anew; gives where the old file was put, None if there was none worth keeping."""
-        place, kept = self.file(name), None
-        if place.exists() and not self.untouched(name):
+        """Write an exercise again and forget its progress. Return the backup of the old file, if it was changed."""
+        path, backup = self.file(name), None
+        if path.exists() and not self.is_unmodified(name):
             folder = self.path / "backups"
             folder.mkdir(exist_ok=True)
-            kept = next(path for i in range(1, 10**6) if not (path := folder / f"{place.stem}.{i}.py").exists())
-            place.replace(kept)
+            backup = next(file for i in range(1, 10**6) if not (file := folder / f"{path.stem}.{i}.py").exists())
+            path.replace(backup)
         try:
             self.copy(name)
         except BaseException:  # a full disk, Ctrl-C
-            if kept is not None:
-                kept.replace(place)
+            if backup is not None:
+                backup.replace(path)
             raise
         self.solved.pop(name, None)
         for key in [key for key in self.hints if key.partition(":")[0] == name]:
             del self.hints[key]
         self.steps.pop(name, None)
-        self.chosen = name
-        self.save()
-        return kept
+        self.select(name)
+        return backup
 
-    def choose(self, name: str) -> None:
-        """Work on that one."""
-        self.chosen = name
+    def select(self, name: str) -> None:
+        """Make a lesson the current one."""
+        self.selected = name
         self.save()
 
-    def solve(self, name: str) -> bool:
-        """Remember that it was solved; True if it wasn't before."""
-        new = name not in self.solved
+    def mark_solved(self, name: str) -> None:
+        """Record that a lesson is solved, with the day of the first time."""
         self.solved.setdefault(name, datetime.date.today().isoformat())
-        self.chosen = None if self.chosen == name else self.chosen
+        self.selected = None if self.selected == name else self.selected
         self.save()
-        return new
 
-    def stumble(self, name: str, step: str) -> None:
-        """Remember what is wrong with it: hints are about that first."""
+    def record_step(self, name: str, step: str) -> None:
+        """Record the wrong step of a lesson; hints start with it."""
         self.steps[name] = step
         self.save()
 
-    def next_hint(self, name: str, most: int) -> int:
-        """The number of the hint to give now, from 0; stays at `most` when all were given. Each step has its own count."""
+    def next_hint(self, name: str, total: int) -> int:
+        """Return the index of the next hint and count it; `total` after the last. Each step has its own count."""
         key = f"{name}:{self.steps[name]}" if self.steps.get(name) else name
-        at = min(self.hints.get(key, 0), most)
-        self.hints[key] = min(at + 1, most)
+        at = min(self.hints.get(key, 0), total)
+        self.hints[key] = min(at + 1, total)
         self.save()
         return at
 
     def save(self) -> None:
         """Write qkv-learn.json."""
         self.path.mkdir(parents=True, exist_ok=True)
-        plain = {"solved": self.solved, "hints": self.hints, "steps": self.steps, "current": self.chosen}
-        write_file(self.path / FILE, json.dumps(plain, indent=1) + "\n")
+        fields = {"solved": self.solved, "hints": self.hints, "steps": self.steps, "current": self.selected}
+        write_file(self.path / FILE, json.dumps(fields, indent=1) + "\n")
 
     def _read(self) -> None:
-        place = self.path / FILE
-        if not place.exists():
+        path = self.path / FILE
+        if not path.exists():
             return
         try:
-            plain = json.loads(place.read_text(encoding="utf-8"))
-            self.solved = _only(plain["solved"], lambda day: isinstance(day, str))
-            self.hints = _only(plain["hints"], lambda n: type(n) is int and n >= 0)
-            self.steps = _only(plain.get("steps", {}), lambda step: isinstance(step, str))
-            self.chosen = plain.get("current") if plain.get("current") in lesson.NAMES else None
+            fields = json.loads(path.read_text(encoding="utf-8"))
+            self.solved = _of_lessons(fields["solved"], lambda day: isinstance(day, str))
+            self.hints = _of_lessons(fields["hints"], lambda n: type(n) is int and n >= 0)
+            self.steps = _of_lessons(fields.get("steps", {}), lambda step: isinstance(step, str))
+            self.selected = fields.get("current") if fields.get("current") in lesson.NAMES else None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.solved, self.hints, self.steps, self.chosen = {}, {}, {}, None
-            self.damaged = self.path / "qkv-learn.damaged.json"
-            place.replace(self.damaged)
+            self.solved, self.hints, self.steps, self.selected = {}, {}, {}, None
+            self.damaged_file = self.path / "qkv-learn.damaged.json"
+            path.replace(self.damaged_file)
 
 
-def _only(plain: dict[str, T], good: Callable[[T], bool]) -> dict[str, T]:
-    """What belongs to lessons there are; the rest is from another version, and is dropped."""
-    return {name: value for name, value in plain.items() if name.partition(":")[0] in lesson.NAMES and good(value)}
+def _of_lessons(fields: dict[str, T], is_valid: Callable[[T], bool]) -> dict[str, T]:
+    """Return the valid fields of existing lessons; another version may have written others."""
+    return {name: value for name, value in fields.items() if name.partition(":")[0] in lesson.NAMES and is_valid(value)}
 
 
-def _known(place: Path) -> bool:
-    """Whether a progress.json is one of ours, and not another"""
+def _is_progress_file(path: Path) -> bool:
+    """True if a qkv-learn.json is a file of this module."""
     try:
-        return {"solved", "hints"} <= json.loads(place.read_text(encoding="utf-8")).keys()
+        return {"solved", "hints"} <= json.loads(path.read_text(encoding="utf-8")).keys()
     except (OSError, ValueError, AttributeError):
         return False

@@ -1,8 +1,4 @@
-"""An answer → right, or what is wrong with it, in words.
-
-Every question is asked of the answer and compared with the reference in float64; the first that comes out wrong is
-explained (diagnosis.py).
-"""
+"""Grade an answer: run every question, compare with the reference in float64 and explain the first wrong result."""
 
 import ast
 import contextlib
@@ -16,82 +12,82 @@ from typing import Any, Literal
 import numpy as np
 
 from ..i18n import Message, unpacked
-from .diagnosis import Submission, describe, diagnose, first_line, is_out_of_memory, line_of
+from .diagnosis import Submission, describe_error, diagnose, error_summary, is_out_of_memory, line_text
 from .lesson import load
-from .outcome import PrintedText, ask, is_close, reference
+from .outcome import PrintedText, expected_array, is_close, run_question
 
 GradeVerdict = Literal["right", "wrong", "unknown"]
 
 
 @dataclass
 class Grade:
-    """The result of grading; its verdict is "unknown" where the answer could not be run."""
+    """The result of grading; its verdict is "unknown" if the answer could not be run."""
 
     verdict: GradeVerdict
-    says: list[Message] = field(default_factory=list)
-    wrong: str = ""  # the id of the wrong answer it is
+    messages: list[Message] = field(default_factory=list)
+    cause: str = ""  # of a wrong verdict, as `diagnose` returns it
     passed: int = 0
     total: int = 0
-    printed: str = ""  # by the person's code, in the question that this is about
-    lines: int = 0  # how many lines of it there were; too many aren't kept
-    step: str = ""  # the function, class or number that is wrong
+    printed: str = ""  # by the learner's code in the graded question, at most about 2,000 characters
+    lines: int = 0  # printed in all
+    step: str = ""  # the wrong function, class or number
 
     @property
     def exit_code(self) -> int:
-        """As the command line gives it."""
+        """The exit code of the command line."""
         return {"right": 0, "wrong": 1}.get(self.verdict, 2)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain values, for JSON."""
-        return {**vars(self), "says": [sentence.packed() for sentence in self.says]}
+        """Return plain values for JSON."""
+        return {**vars(self), "messages": [message.packed() for message in self.messages]}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> "Grade":
-        """Back from `to_dict`."""
-        return cls(**{**plain, "says": [unpacked(sentence) for sentence in plain["says"]]})
+        """Return the grade that `to_dict` packed."""
+        return cls(**{**plain, "messages": [unpacked(message) for message in plain["messages"]]})
 
 
 def grade(name: str, text: str, file: str) -> Grade:
-    """Grade the text of an answer; `file` is what it is called. Runs it in this process."""
+    """Grade an answer in this process, from its text and file name."""
     lesson = load(name)
     total = len(lesson.questions)
     try:
         tree = ast.parse(text, file)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        said = Message(
-            "line {line} is no Python yet ({error}):\n    {shown}",
+        message = Message(
+            "line {line} is not valid Python yet ({error}):\n    {shown}",
             line=line,
-            shown=line_of(text, line),
-            error=first_line(error),
+            shown=line_text(text, line),
+            error=error_summary(error),
         )
-        return Grade("unknown", [said], total=total)
+        return Grade("unknown", [message], total=total)
     printed = PrintedText()
     try:
         with contextlib.redirect_stdout(printed):
             answer = execute(text, file)
     except (Exception, SystemExit) as error:
-        return _with(printed, Grade("unknown", [describe(error, text, file, loading=True)], total=total))
+        return _add_output(Grade("unknown", [describe_error(error, text, file, loading=True)], total=total), printed)
     for function in dict.fromkeys(question.function for question in lesson.questions):
         if not hasattr(answer, function):
-            said = Message(
+            message = Message(
                 "there is no {name} in the file any more. Keep the names; qkv learn reset {lesson} brings the "
                 "exercise back (and keeps your file).",
                 name=function,
                 lesson=name,
             )
-            return Grade("unknown", [said], total=total)
-    return _with(printed, grade_questions(Submission(name, lesson, answer, text, tree, file)))
+            return Grade("unknown", [message], total=total)
+    return _add_output(grade_questions(Submission(name, lesson, answer, text, tree, file)), printed)
 
 
-def _with(printed: PrintedText, made: Grade) -> Grade:
-    """Return the grade, with what was printed while the file was loaded before what was printed later."""
-    made.printed, made.lines = printed.text + made.printed, printed.lines + made.lines
-    return made
+def _add_output(graded: Grade, earlier: PrintedText) -> Grade:
+    """Return the grade with earlier output added in front of its own."""
+    graded.printed, graded.lines = earlier.text + graded.printed, earlier.lines + graded.lines
+    return graded
 
 
 def execute(text: str, file: str) -> ModuleType:
-    """Run a file as a module of its own; its lines are known to tracebacks."""
+    """Run a file as a module named "answer"; tracebacks show its lines."""
     module = ModuleType("answer")
     module.__file__ = file
     sys.modules["answer"] = module  # dataclasses and typing look their module up
@@ -101,26 +97,22 @@ def execute(text: str, file: str) -> ModuleType:
 
 
 def grade_questions(submission: Submission) -> Grade:
-    """Ask the questions one after the other, up to the first that comes out wrong."""
+    """Run the questions in order, up to the first wrong result."""
     lesson, worst = submission.lesson, 0.0
     total = len(lesson.questions)
     notes: list[Message] = []
-    first = PrintedText()  # of an answer that is right, only what the first question made it print is shown
+    first_output = PrintedText()  # the only output that a right answer shows
     for passed, question in enumerate(lesson.questions):
-        printed = first if passed == 0 else PrintedText()
-        outcome = ask(question, submission.answer, printed)
-        want = reference(question)
-        if outcome.value is not None and is_close(outcome.value, want, question.tolerance):
-            worst = max(worst, float(np.max(np.abs(outcome.value - want), initial=0.0)))
+        printed = first_output if passed == 0 else PrintedText()
+        outcome = run_question(question, submission.answer, printed)
+        expected = expected_array(question)
+        if outcome.value is not None and is_close(outcome.value, expected, question.tolerance):
+            worst = max(worst, float(np.max(np.abs(outcome.value - expected), initial=0.0)))
             notes += [] if outcome.note is None else [outcome.note]
             continue
-        says, wrong = diagnose(submission, question, outcome, want)
+        messages, cause = diagnose(submission, question, outcome, expected)
         could_not_run = isinstance(outcome.error, SystemExit | PermissionError) or is_out_of_memory(outcome.error)
         verdict: GradeVerdict = "unknown" if could_not_run else "wrong"
-        return _with(printed, Grade(verdict, says, wrong, passed, total, step=question.function))
-    says = [
-        Message("All {n} questions; the largest difference from the reference is {worst}.", n=total, worst=worst),
-        *notes,
-        lesson.after,
-    ]
-    return _with(first, Grade("right", says, "", total, total))
+        return _add_output(Grade(verdict, messages, cause, passed, total, step=question.function), printed)
+    summary = Message("All {n} questions; the largest difference from the reference is {worst}.", n=total, worst=worst)
+    return _add_output(Grade("right", [summary, *notes, Message(lesson.takeaway)], "", total, total), first_output)

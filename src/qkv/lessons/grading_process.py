@@ -1,7 +1,4 @@
-"""Grading in a process of its own, the same as the doctor's (sandbox/child.py).
-
-A person's code may run for ever, eat the memory or end the process; here it harms nobody.
-"""
+"""Grade in a separate process, so that endless loops, memory use and crashes of the learner's code do no harm."""
 
 from pathlib import Path
 from typing import Any
@@ -11,30 +8,30 @@ from ..sandbox.audit import AuditHook
 from ..sandbox.child import Child, End
 from ..sandbox.child_main import Send, limit_resources
 from ..sandbox.guard import limit
-from .diagnosis import line_of
+from .diagnosis import line_text
 from .grade import Grade, grade
 from .lesson import filename, load
 
-GIGABYTES = 2  # on top of what Python and the libraries take
+GIGABYTES = 2  # in addition to what Python and the libraries need
 
 
 def run(name: str, path: Path, seconds: float | None = None) -> Grade:
-    """Grade that file elsewhere and wait for it; `seconds` of computing are for the person's code, not for imports."""
+    """Grade a file in a child process; `seconds` limits the CPU time of the learner's code, without imports."""
     request = {"name": name, "path": str(path)}
-    with Child("qkv.lessons.grading_process:answer", request, seconds or load(name).seconds, GIGABYTES) as child:
+    with Child("qkv.lessons.grading_process:grade_file", request, seconds or load(name).seconds, GIGABYTES) as child:
         for message in child.messages():
             if isinstance(message, End):
                 return _without_result(message, path, filename(name))
             if message["event"] == "grade":
                 return Grade.from_dict(message["grade"])
-    raise AssertionError("the last of a process's messages is how it ended")
+    raise AssertionError("the last message of a child is its End")
 
 
-def answer(request: dict[str, Any], send: Send) -> None:
-    """The task there: import first, then limits, then the person's code."""
+def grade_file(request: dict[str, Any], send: Send) -> None:
+    """Grade in the child process: import first, then set the limits, then run the learner's code."""
     name = request["name"]
-    if load(name).doctor is not None:
-        import qkv.doctor.doctor  # noqa: F401  not to be counted as the person's time
+    if load(name).doctor_target is not None:
+        import qkv.doctor.doctor  # noqa: F401  before the time limit starts
     limit_resources(request["gigabytes"])
     send("begins")
     limit(request["seconds"], request["traces"])
@@ -44,17 +41,16 @@ def answer(request: dict[str, Any], send: Send) -> None:
     send("grade", grade=graded.to_dict())
 
 
-def _without_result(end: End, path: Path, called: str) -> Grade:
-    """The process ended before it had an answer: too slow, or killed."""
+def _without_result(end: End, path: Path, file: str) -> Grade:
+    """Return the grade of a process that ended without a result: too slow, or killed."""
     if not end.late:
-        said = Message("the process that ran your code ended without an answer (exit code {code})", code=end.code)
-    elif (line := end.line(called)) is not None:
-        shown = line_of(path.read_text(encoding="utf-8", errors="replace"), line)
-        said = Message(
+        message = Message("the process that ran your code ended without an answer (exit code {code})", code=end.code)
+    elif (line := end.line(file)) is not None:
+        message = Message(
             "your code was still at line {line} when the time was up. A loop without end?\n    {shown}",
             line=line,
-            shown=shown,
+            shown=line_text(path.read_text(encoding="utf-8", errors="replace"), line),
         )
     else:
-        said = Message("your code wasn't done when the time was up. A loop without end?")
-    return Grade("unknown", [said])
+        message = Message("your code wasn't done when the time was up. A loop without end?")
+    return Grade("unknown", [message])

@@ -1,10 +1,10 @@
-"""What a lesson is, the order of lessons, and how an exercise is written out in one language.
+"""The parts of a lesson, the order of the course, and the text of an exercise in one language.
 
-An exercise is one Python file for both languages, told apart by small marks:
+An exercise is one Python file for both languages:
 
-    a docstring     English, a line of ----, 中文, and if anything is for both, another ---- and that
+    a docstring     English, a line of ----, 中文, and optionally another ---- and text for both
     a comment       # English | 中文
-    a hole          # hole … # end: left out of what people get; `# hole: x = [...]` says what they get instead
+    a hole          # hole … # end: removed from the learner's file; `# hole: x = [...]` gives a replacement
 """
 
 from __future__ import annotations
@@ -26,54 +26,55 @@ from ..i18n import Message, Problem, _, all_of, language, nearest, say
 if TYPE_CHECKING:
     from ..attention.oracle import Array
 
-Answer = ModuleType | SimpleNamespace  # what a person wrote, its names as attributes
+Answer = ModuleType | SimpleNamespace  # the names that the learner's file defines, as attributes
 
-RULE = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
+SEPARATOR = re.compile(r"^[ \t]*----$\n?", re.MULTILINE)
 HOLE = re.compile(r"^([ \t]*)# hole(?:: (.*))?\n((?:.*\n)*?)[ \t]*# end\n", re.MULTILINE)
-HAN = re.compile("[\u4e00-\u9fff]")
+CHINESE = re.compile("[\u4e00-\u9fff]")
 
 
-class Title(NamedTuple):
-    """A lesson in the list."""
+class CourseEntry(NamedTuple):
+    """A lesson in the course: its file name without .py, its title and the library it uses."""
 
-    name: str  # of its files
+    name: str
     title: Message
-    library: str | Message  # what it is done with
+    library: str | Message
 
 
 COURSE = (
-    Title("by_hand", Message("attention by hand"), Message("a calculator")),
-    Title("scores", Message("dot products, and the angle"), "NumPy"),
-    Title("scaling", Message("why the scores are divided by √d"), "NumPy"),
-    Title("softmax", Message("softmax that doesn't overflow"), "NumPy"),
-    Title("weighted_sum", Message("the weighted sum: attention whole"), "NumPy"),
-    Title("projections", Message("queries, keys and values"), "NumPy"),
-    Title("causal_mask", Message("a mask that hides the future"), "NumPy"),
-    Title("padding_mask", Message("a mask that hides padding"), "NumPy"),
-    Title("both_masks", Message("both masks, and rows that see nothing"), "NumPy"),
-    Title("cross_attention", Message("cross-attention"), "NumPy"),
-    Title("split_heads", Message("many heads: splitting"), "PyTorch"),
-    Title("merge_heads", Message("many heads: merging"), "PyTorch"),
-    Title("sinusoidal", Message("sinusoidal positions"), "PyTorch"),
-    Title("rotary", Message("rotary positions"), "PyTorch"),
-    Title("grouped_heads", Message("grouped heads (GQA)"), "PyTorch"),
-    Title("kv_cache", Message("the KV cache"), "PyTorch"),
-    Title("encoder_layer", Message("an encoder layer"), "PyTorch"),
-    Title("tiny_gpt", Message("a whole GPT that trains"), "PyTorch"),
-    Title("linear_attention", Message("linear attention is a recurrence"), "NumPy"),
-    Title("retention", Message("retention's chunk"), "NumPy"),
-    Title("delta_rule", Message("the delta rule writes and overwrites"), "NumPy"),
+    CourseEntry("by_hand", Message("attention by hand"), Message("a calculator")),
+    CourseEntry("scores", Message("dot products, and the angle"), "NumPy"),
+    CourseEntry("scaling", Message("why the scores are divided by √d"), "NumPy"),
+    CourseEntry("softmax", Message("softmax that doesn't overflow"), "NumPy"),
+    CourseEntry("weighted_sum", Message("the weighted sum: attention whole"), "NumPy"),
+    CourseEntry("projections", Message("queries, keys and values"), "NumPy"),
+    CourseEntry("causal_mask", Message("a mask that hides the future"), "NumPy"),
+    CourseEntry("padding_mask", Message("a mask that hides padding"), "NumPy"),
+    CourseEntry("both_masks", Message("both masks, and rows that see nothing"), "NumPy"),
+    CourseEntry("cross_attention", Message("cross-attention"), "NumPy"),
+    CourseEntry("split_heads", Message("many heads: splitting"), "PyTorch"),
+    CourseEntry("merge_heads", Message("many heads: merging"), "PyTorch"),
+    CourseEntry("sinusoidal", Message("sinusoidal positions"), "PyTorch"),
+    CourseEntry("rotary", Message("rotary positions"), "PyTorch"),
+    CourseEntry("grouped_heads", Message("grouped heads (GQA)"), "PyTorch"),
+    CourseEntry("kv_cache", Message("the KV cache"), "PyTorch"),
+    CourseEntry("encoder_layer", Message("an encoder layer"), "PyTorch"),
+    CourseEntry("tiny_gpt", Message("a whole GPT that trains"), "PyTorch"),
+    CourseEntry("linear_attention", Message("linear attention is a recurrence"), "NumPy"),
+    CourseEntry("retention", Message("retention's chunk"), "NumPy"),
+    CourseEntry("delta_rule", Message("the delta rule writes and overwrites"), "NumPy"),
 )
 NAMES = tuple(title.name for title in COURSE)
 
 
 def number(name: str) -> int:
-    """Where in the course a lesson stands, from 1."""
+    """Return the number of a lesson in the course, from 1."""
     return NAMES.index(name) + 1
 
 
 def filename(name: str) -> str:
-    """
+    """Return the file name of an exercise in the learner's folder.
+
     >>> filename("scaling")
     '03_scaling.py'
     """
@@ -81,35 +82,33 @@ def filename(name: str) -> str:
 
 
 def find(word: str) -> str:
-    """The lesson somebody means by a number, a name or a file.
+    """Return the name of the lesson with this number, name or file.
 
     >>> find("3"), find("scaling"), find("learn/03_scaling.py")
     ('scaling', 'scaling', 'scaling')
     """
     bare = re.split(r"[/\\]", word)[-1].removesuffix(".py")
-    plain = re.sub(r"^\d+_", "", bare).replace("-", "_").lower()
-    if plain in NAMES:
-        return plain
-    if plain.isdecimal():
-        if len(plain) < 10 and 1 <= int(plain) <= len(NAMES):  # int() refuses more than 4,300 digits
-            return NAMES[int(plain) - 1]
-        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=plain, last=len(NAMES))
-    near = nearest(plain, NAMES)
-    raise Problem(
-        _("{word} is no exercise; did you mean {near}? There are {names}")
+    bare_name = re.sub(r"^\d+_", "", bare).replace("-", "_").lower()
+    if bare_name in NAMES:
+        return bare_name
+    if bare_name.isdecimal():
+        if len(bare_name) < 10 and 1 <= int(bare_name) <= len(NAMES):  # int() refuses more than 4,300 digits
+            return NAMES[int(bare_name) - 1]
+        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=bare_name, last=len(NAMES))
+    near = nearest(bare_name, NAMES)
+    sentence = (
+        _("{word} is not an exercise; did you mean {near}? There are {names}")
         if near
-        else _("{word} is no exercise; there are {names}"),
-        word=word,
-        names=all_of(NAMES),
-        near=near,
+        else _("{word} is not an exercise; there are {names}")
     )
+    raise Problem(sentence, word=word, names=all_of(NAMES), near=near)
 
 
-def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
-    """The exercise in one language, with its hole or solved, as a file of its own."""
+def render(name: str, lang: str | None = None, *, solved: bool = False) -> str:
+    """Return the text of an exercise in one language, with its holes or solved."""
     lang = language(lang)
     text = files("qkv.lessons").joinpath("exercises", f"{name}.py").read_text(encoding="utf-8")
-    text = HOLE.sub(r"\3" if solved else lambda hole: _hole(hole, lang), text)
+    text = HOLE.sub(r"\3" if solved else lambda hole: _unfilled(hole, lang), text)
     title = COURSE[number(name) - 1]
     head = say(
         _("Exercise {number} of {last}: {title}. Uses {library}. This is a solution.")
@@ -121,120 +120,112 @@ def write(name: str, lang: str | None = None, *, solved: bool = False) -> str:
         title=title.title,
         library=title.library,
     )
-    return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + in_one_language(text, lang)
+    return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + select_language(text, lang)
 
 
-def _hole(hole: re.Match[str], lang: str) -> str:
-    indent, instead, _solution = hole.groups()
-    told = say("your numbers", lang) if instead else say("your code", lang)
-    return (
-        f"{indent}{instead}  # {told}\n" if instead else f"{indent}...  # {told}\n{indent}raise NotImplementedError\n"
-    )
+def _unfilled(hole: re.Match[str], lang: str) -> str:
+    indent, replacement, _solution = hole.groups()
+    if replacement:
+        return f"{indent}{replacement}  # {say('your numbers', lang)}\n"
+    return f"{indent}...  # {say('your code', lang)}\n{indent}raise NotImplementedError\n"
 
 
-def in_one_language(text: str, lang: str) -> str:
-    """Docstrings and comments cut down to one language; the code isn't touched."""
+def select_language(text: str, lang: str) -> str:
+    """Return the source with its docstrings and comments in one language."""
     lines = text.splitlines(keepends=True)
     for token in reversed(list(tokenize.generate_tokens(io.StringIO(text).readline))):
         (row, start), (last, end) = token.start, token.end
-        if token.type == tokenize.COMMENT and " | " in token.string and HAN.search(token.string):
+        if token.type == tokenize.COMMENT and " | " in token.string and CHINESE.search(token.string):
             english, chinese = token.string.removeprefix("# ").split(" | ")
             lines[row - 1] = lines[row - 1][:start] + "# " + (chinese if lang == "zh" else english) + "\n"
-        elif token.type == tokenize.STRING and RULE.search(token.string):
-            english, chinese, *common = RULE.split(token.string.strip('"'))
-            kept = "\n\n".join(part.rstrip().lstrip("\n") for part in [chinese if lang == "zh" else english, *common])
-            body = f'"""{kept.lstrip()}'
+        elif token.type == tokenize.STRING and SEPARATOR.search(token.string):
+            english, chinese, *common = SEPARATOR.split(token.string.strip('"'))
+            selected = "\n\n".join(
+                part.rstrip().lstrip("\n") for part in [chinese if lang == "zh" else english, *common]
+            )
+            body = f'"""{selected.lstrip()}'
             body += ("\n" + " " * start if "\n" in body else "") + '"""'
             lines[row - 1 : last] = [lines[row - 1][:start] + body + lines[last - 1][end:]]
     return "".join(lines)
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """An answer people give: what it has in place of a right function, class or row of numbers, and what to say to it.
+class WrongAnswer:
+    """A typical wrong answer: the wrong function, class or numbers, and the hint for it.
 
-    The code is that function or those numbers, or changes to what stands in the solution's hole: {part of its text: what
-    people write instead}.
+    `code` replaces the right one as a whole; a dict lists replacements in the hole of the solution.
     """
 
-    id: str
     code: object
-    sentence: str  # that says what is wrong, in English
-    # (theirs, the right ones) → numbers that the sentence names, where they are others than questions.named gives
-    shows: Callable[[Array, Array], dict[str, object]] | None = None
-    mistake: str = ""  # its id in the doctor's catalogue, where it is one of those
-
-    @property
-    def hint(self) -> Message:
-        """The sentence, as what is said in the person's language."""
-        return Message(self.sentence)
+    sentence: str  # the hint, in English
+    # (actual, expected) → the values of the sentence's placeholders, if not those of questions.hint_values
+    values: Callable[[Array, Array], dict[str, object]] | None = None
+    mistake: str = ""  # id in the doctor's catalogue
 
 
 @dataclass(frozen=True)
 class Question:
-    """One thing asked of an answer: what is called, how it is shown to people, and what is right."""
+    """One call of the learner's function, its description, and how to compute the expected result."""
 
     function: str
-    shown: str
-    ask: Callable[[Answer], object]  # gets the answer's names as attributes
-    right: Callable[[], object]
-    tolerance: float = 1e-5  # a root in float32 is no mistake
+    description: str
+    run: Callable[[Answer], object]
+    expected: Callable[[], object]
+    tolerance: float = 1e-5  # allows for float32
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What grading needs to know."""
+    """The questions, known wrong answers and hints of an exercise, the latter two by function, class or number."""
 
     questions: Sequence[Question]
-    wrongs: Mapping[str, Sequence[Wrong]]  # by the function (class, number) that they get wrong
-    hints: Mapping[str, Sequence[Message]]  # by what they are about, weakest first
-    after: Message  # what one knows now
-    doctor: Callable[[Answer], tuple[object, dict[str, Any]]] | None = (
-        None  # answer → what qkv.check looks at, and its options
-    )
-    seconds: float = 10.0  # of computing: a guard, no budget
+    wrong_answers: Mapping[str, Mapping[str, WrongAnswer]]  # by function, then by id
+    hints: Mapping[str, Sequence[str]]  # weakest first
+    takeaway: str  # shown when the exercise is solved
+    doctor_target: Callable[[Answer], tuple[object, dict[str, Any]]] | None = None  # arguments of qkv.check
+    seconds: float = 10.0  # of CPU time; a safeguard
 
-    def hints_for(self, step: str = "") -> list[Message]:
-        """All hints: first those about the step that is wrong, if one is known."""
-        return [hint for about in sorted(self.hints, key=lambda one: one != step) for hint in self.hints[about]]
+    def ordered_hints(self, step: str = "") -> list[Message]:
+        """Return all hints, those about the wrong step first."""
+        topics = sorted(self.hints, key=lambda topic: topic != step)
+        return [Message(hint) for topic in topics for hint in self.hints[topic]]
 
 
 def load(name: str) -> Lesson:
-    """The lesson with its questions; this imports NumPy or PyTorch."""
+    """Return the lesson of an exercise. Imports NumPy or PyTorch."""
     lesson: Lesson = importlib.import_module(f"qkv.lessons.graders.{name}").LESSON
     return lesson
 
 
 def solution(name: str) -> ModuleType:
-    """The solved exercise, as a module."""
+    """Return the solved exercise as a module."""
     return importlib.import_module(f"qkv.lessons.exercises.{name}")
 
 
-def wrong_answer(name: str, function: str, wrong: Wrong) -> SimpleNamespace:
-    """The solved exercise with one function got wrong, as the names of an answer."""
-    code = _edited(name, function, wrong.code) if isinstance(wrong.code, dict) else wrong.code
+def build_wrong_answer(name: str, function: str, wrong: WrongAnswer) -> SimpleNamespace:
+    """Return the solved exercise with one wrong function, class or row of numbers."""
+    code = _compile_variant(name, function, wrong.code) if isinstance(wrong.code, dict) else wrong.code
     return SimpleNamespace(**{**vars(solution(name)), function: code})
 
 
-def _edited(name: str, function: str, changes: Mapping[str, str]) -> object:
-    """A function (class) of the solved exercise with other code in its hole."""
-    text = HOLE.sub(lambda hole: _with_changes(hole[3], changes), _source(name, function))
+def _compile_variant(name: str, function: str, changes: Mapping[str, str]) -> object:
+    text = HOLE.sub(lambda hole: _apply_changes(hole[3], changes), _function_source(name, function))
     names = dict(vars(solution(name)))
     exec(compile(text, f"{name}.py", "exec", dont_inherit=True), names)
     return names[function]
 
 
 @cache
-def _source(name: str, function: str) -> str:
+def _function_source(name: str, function: str) -> str:
     return inspect.getsource(getattr(solution(name), function))
 
 
-def _with_changes(text: str, changes: Mapping[str, str]) -> str:
-    """The text with all changes made at once, so that none changes what another put there.
+def _apply_changes(text: str, changes: Mapping[str, str]) -> str:
+    """Return the text with all changes applied at once, so that no change applies to the text of another.
 
-    >>> _with_changes("k @ q.T", {"k": "q", "q": "k"})
+    >>> _apply_changes("k @ q.T", {"k": "q", "q": "k"})
     'q @ k.T'
     """
     missing = [part for part in changes if part not in text]
-    assert not missing, f"the solution has no {missing}"
+    assert not missing, f"the solution does not contain {missing}"
     return re.sub("|".join(map(re.escape, changes)), lambda part: changes[part[0]], text)

@@ -1,4 +1,4 @@
-"""What comes of asking an answer one question: its numbers in float64, or the error that it raised."""
+"""Run one question on an answer: its numbers in float64, or the error that it raised."""
 
 import contextlib
 import io
@@ -12,23 +12,23 @@ from ..i18n import Message, Spoken
 from .lesson import Answer, Question
 
 
-class Hole(Exception):
-    """A number that wasn't filled in."""
+class UnfilledHole(Exception):
+    """A number is still the `...` of the exercise."""
 
 
 class InvalidAnswer(Spoken):
-    """Something wrong that is known by its sentence."""
+    """An answer with a fault that its sentence explains."""
 
     def __repr__(self) -> str:
-        return f"InvalidAnswer({self.sentence!r})"  # the same complaint, whatever its numbers
+        return f"InvalidAnswer({self.sentence!r})"  # equal for equal sentences, whatever the values
 
 
-class Changed(Exception):
-    """An answer wrote into what it was given."""
+class ModifiedArgument(Exception):
+    """An answer modified one of its arguments."""
 
 
 class ValueWithNote(NamedTuple):
-    """What a question may return instead of numbers alone: with a note that is shown if the answer is right."""
+    """A result with a note that is shown if the answer is right."""
 
     value: object
     note: Message
@@ -36,14 +36,14 @@ class ValueWithNote(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a question got: an array, or an error."""
+    """The result of a question: an array, or an error."""
 
     value: Array | None = None
     error: BaseException | None = None
     note: Message | None = None
 
-    def same(self, other: "Outcome", tolerance: float) -> bool:
-        """The same numbers in the same shape, or the same complaint."""
+    def matches(self, other: "Outcome", tolerance: float) -> bool:
+        """True for close numbers of the same shape, or for equal errors."""
         if self.error is not None or other.error is not None:
             return repr(self.error) == repr(other.error)
         if self.value is None or other.value is None:
@@ -52,65 +52,65 @@ class Outcome:
 
 
 def is_close(a: Array, b: Array, tolerance: float) -> bool:
-    """Equal up to rounding, shapes too; NaN equals NaN."""
+    """True if two arrays have the same shape and equal values up to rounding; NaN equals NaN."""
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
 class PrintedText(io.TextIOBase):
-    """The beginning of what is printed: a print without end must not fill the memory."""
+    """A text stream that stores the first 2,000 characters and counts the lines."""
 
-    most = 2000  # characters
+    max_characters = 2000
 
     def __init__(self) -> None:
         self.text, self.lines = "", 0
 
     def write(self, text: str) -> int:
-        """As files do."""
-        self.text += text[: max(self.most + 1 - len(self.text), 0)]
+        """Store what fits; return the length of the text."""
+        self.text += text[: max(self.max_characters + 1 - len(self.text), 0)]
         self.lines += text.count("\n")
         return len(text)
 
     def writable(self) -> bool:
-        """As files do."""
+        """Return True."""
         return True
 
 
-def ask(question: Question, answer: Answer, printed: PrintedText | None = None) -> Outcome:
-    """Put one question to an answer; what it prints meanwhile is kept from the screen."""
+def run_question(question: Question, answer: Answer, printed: PrintedText | None = None) -> Outcome:
+    """Run a question on an answer; what the answer prints goes to `printed`."""
     try:
         with np.errstate(all="ignore"), contextlib.redirect_stdout(printed or PrintedText()):
-            given = question.ask(answer)
+            value = question.run(answer)
     except (Exception, SystemExit) as error:
         return Outcome(error=error)
-    given, note = given if isinstance(given, ValueWithNote) else (given, None)
+    value, note = value if isinstance(value, ValueWithNote) else (value, None)
     try:
-        return Outcome(numbers(given), note=note)
-    except Hole as error:
+        return Outcome(to_array(value), note=note)
+    except UnfilledHole as error:
         return Outcome(error=error)
     except Exception:
         return Outcome(
             error=InvalidAnswer(
                 "it gave a {kind} that isn't a table of numbers: return one array (or tensor).",
-                kind=type(given).__name__,
+                kind=type(value).__name__,
             )
         )
 
 
-def reference(question: Question) -> Array:
+def expected_array(question: Question) -> Array:
     """Return the right numbers."""
-    want = numbers(question.right())
-    assert want is not None
-    return want
+    array = to_array(question.expected())
+    assert array is not None
+    return array
 
 
-def numbers(value: object) -> Array | None:
-    """Whatever an answer gave, as float64; a pair or list of different shapes is laid out flat; None stays None."""
+def to_array(value: object) -> Array | None:
+    """Return a result as float64. Flattens and joins a sequence of arrays; None stays None."""
     if value is None or value is NotImplemented:
         return None
     if value is ... or (isinstance(value, list | tuple) and any(item is ... for item in value)):
-        raise Hole
+        raise UnfilledHole
     if isinstance(value, list | tuple) and any(getattr(item, "ndim", 0) for item in value):
-        parts = [part for item in value if (part := numbers(item)) is not None]
+        parts = [part for item in value if (part := to_array(item)) is not None]
         if len(parts) < len(value):
             raise TypeError("None among arrays")
         return np.concatenate([np.ravel(part) for part in parts])

@@ -6,64 +6,72 @@ from typing import TypeVar
 import numpy as np
 
 from ..attention.oracle import Array
-from .lesson import Answer, Question
-from .outcome import Changed, InvalidAnswer, numbers
+from .lesson import Answer, Question, WrongAnswer
+from .outcome import InvalidAnswer, ModifiedArgument, to_array
 
 T = TypeVar("T")
-# A mask the wrong way round; each gives another thing in a row that sees nothing.
-MASK_WRONG_WAY = {
-    "wrong way": {"scores, -np.inf": "-np.inf, scores"},  # NaN
-    "wrong way, finite": {"scores, -np.inf": "-1e9, scores"},  # the plain mean
-    # 0: a softmax that looks out for it
-    "wrong way, zeros": {"softmax": "np.nan_to_num(softmax", "scores, -np.inf)": "-np.inf, scores))"},
+# Inverted masks, which differ in rows without any allowed key: NaN, the plain mean, or 0 by a softmax that avoids NaN.
+INVERTED_MASK = {
+    id: WrongAnswer(
+        changes,
+        "the mask is inverted: np.where(mask, scores, −inf) keeps the scores where mask is True. (A row whose scores are "
+        "all −inf becomes NaN.)",
+        mistake="M1",
+    )
+    for id, changes in {
+        "wrong way": {"scores, -np.inf": "-np.inf, scores"},
+        "wrong way, finite": {"scores, -np.inf": "-1e9, scores"},
+        "wrong way, zeros": {"softmax": "np.nan_to_num(softmax", "scores, -np.inf)": "-np.inf, scores))"},
+    }.items()
 }
 
 
-def pair(given: T, what: str) -> T:
-    """Return what has to be two things, or None; otherwise raise a sentence that says which two."""
-    if given is not None and (not isinstance(given, tuple | list) or len(given) != 2):
-        raise InvalidAnswer("it has to return two things: {what}.", what=what)
-    return given
+def check_pair(value: T, names: str) -> T:
+    """Return a tuple or list of two, or None, as it is; raise `InvalidAnswer` with the two names otherwise."""
+    if value is not None and (not isinstance(value, tuple | list) or len(value) != 2):
+        raise InvalidAnswer("it has to return two things: {what}.", what=names)
+    return value
 
 
 def calls(
     function: str,
-    right: Callable[..., object],
-    *given: object,
-    shown: str = "",
+    expected: Callable[..., object],
+    *arguments: object,
+    description: str = "",
     tolerance: float = 1e-5,
     names: str = "",
     returns: str = "",
     part: int = 0,
 ) -> Question:
-    """The usual question: call the function with these; `names` are the arguments', for people to read.
+    """Return a question that calls a function with copies of these arguments, which it must not modify.
 
-    It gets copies, and may not write into them. Of a function that `returns` two things, the question is about one `part`.
+    `names` are the arguments' names, separated by spaces; `description` shows the arguments where names and shapes don't
+    do. If the function `returns` a pair, the question is about one `part` of it.
     """
 
-    def of(out: object) -> object:
-        both = pair(out, returns) if returns else None
-        return both[part] if isinstance(both, tuple | list) else out
+    def select_part(output: object) -> object:
+        pair = check_pair(output, returns) if returns else None
+        return pair[part] if isinstance(pair, tuple | list) else output
 
-    def put(answer: Answer) -> object:
-        copies = [_copy(item) for item in given]
-        out = of(getattr(answer, function)(*copies))
-        for name, before, after in zip(names.split(), given, copies, strict=False):
-            if _sized(before) and not _equal(before, after):
-                raise Changed(name)
-        return out
+    def run(answer: Answer) -> object:
+        copies = [_copy(argument) for argument in arguments]
+        output = select_part(getattr(answer, function)(*copies))
+        for name, before, after in zip(names.split(), arguments, copies, strict=False):
+            if _is_array(before) and not _equals(before, after):
+                raise ModifiedArgument(name)
+        return output
 
-    shown = shown or ", ".join(_shown(name, item) for name, item in zip(names.split(), given, strict=True))
-    call = f"{function}({shown})" + (f"[{part}]" if returns else "")
-    return Question(function, call, put, lambda: of(right(*(_copy(item) for item in given))), tolerance=tolerance)
+    description = description or ", ".join(map(_describe, names.split(), arguments))
+    call = f"{function}({description})" + (f"[{part}]" if returns else "")
+    return Question(function, call, run, lambda: select_part(expected(*map(_copy, arguments))), tolerance=tolerance)
 
 
-def _sized(value: object) -> bool:
+def _is_array(value: object) -> bool:
     return bool(getattr(value, "ndim", 0))
 
 
-def _equal(before: object, after: object) -> bool:
-    old, new = numbers(before), numbers(after)
+def _equals(before: object, after: object) -> bool:
+    old, new = to_array(before), to_array(after)
     return old is not None and new is not None and np.array_equal(old, new, equal_nan=True)
 
 
@@ -71,44 +79,44 @@ def _copy(value: object) -> object:
     return value.clone() if hasattr(value, "clone") else value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _shown(name: str, value: object) -> str:
-    if not _sized(value):
+def _describe(name: str, value: object) -> str:
+    if not _is_array(value):
         return f"{name}={value!r}"
     array = np.asarray(value)
     return f"{name}={array.tolist()}" if array.ndim == 1 and array.size <= 4 else f"{name} {array.shape}"
 
 
-def row(values: Iterable[float]) -> str:
-    """A few numbers as people read them.
+def format_row(values: Iterable[float]) -> str:
+    """Return a few numbers as text, with four digits each.
 
-    >>> row([0.25, 1.0])
+    >>> format_row([0.25, 1.0])
     '[0.25, 1]'
     """
     return "[" + ", ".join(f"{float(value):.4g}" for value in values) + "]"
 
 
-def named(sentence: str, got: Array, want: Array) -> dict[str, object]:
-    """For a hint: the numbers that its sentence names.
+def hint_values(sentence: str, actual: Array, expected: Array) -> dict[str, object]:
+    """Return the values of the placeholders in a hint.
 
-    {got} and {want} are the number that is furthest off, and the right one; {shape} and {right} the shape that came, and
-    the right one; {sum} is the sum of the row that is furthest from 1.
+    {got} and {want} are the number with the largest error and the right one, {shape} and {right} the two shapes, and {sum}
+    is the sum of the row that is furthest from 1.
     """
-    return {name: number(got, want) for name, number in NUMBERS.items() if f"{{{name}}}" in sentence}
+    return {name: compute(actual, expected) for name, compute in HINT_VALUES.items() if f"{{{name}}}" in sentence}
 
 
-def _furthest(got: Array, want: Array) -> int:
-    return 0 if got.shape != want.shape else int(np.nan_to_num(np.abs(got - want), nan=np.inf).argmax())
+def _largest_error(actual: Array, expected: Array) -> int:
+    return 0 if actual.shape != expected.shape else int(np.nan_to_num(np.abs(actual - expected), nan=np.inf).argmax())
 
 
-def _sum(got: Array, want: Array) -> float:
-    rows = np.nan_to_num(got.sum(-1), nan=0.0)
+def _worst_row_sum(actual: Array, expected: Array) -> float:
+    rows = np.nan_to_num(actual.sum(-1), nan=0.0)
     return float(rows.flat[np.abs(rows - 1).argmax()])
 
 
-NUMBERS: dict[str, Callable[[Array, Array], object]] = {
-    "got": lambda got, want: float(got.flat[_furthest(got, want)]),
-    "want": lambda got, want: float(want.flat[_furthest(got, want)]),
-    "shape": lambda got, want: got.shape,
-    "right": lambda got, want: want.shape,
-    "sum": _sum,
+HINT_VALUES: dict[str, Callable[[Array, Array], object]] = {
+    "got": lambda actual, expected: float(actual.flat[_largest_error(actual, expected)]),
+    "want": lambda actual, expected: float(expected.flat[_largest_error(actual, expected)]),
+    "shape": lambda actual, expected: actual.shape,
+    "right": lambda actual, expected: expected.shape,
+    "sum": _worst_row_sum,
 }

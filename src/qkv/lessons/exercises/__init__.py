@@ -1,4 +1,4 @@
-"""What people get to fill in, here with the holes filled. Each file stands alone: it is copied out of the package.
+"""The exercises, solved. Each file stands alone: learners get a copy with holes.
 
 Read in this order: `by_hand`, `scores`, `scaling`, `softmax`, `weighted_sum`, `projections`, `causal_mask`,
 `padding_mask`, `both_masks`, `cross_attention`, `split_heads`, `merge_heads`, `sinusoidal`, `rotary`,

@@ -1,4 +1,4 @@
-"""What is asked of each answer, and which wrong answers are known by name.
+"""The graders of the exercises: questions, known wrong answers and hints.
 
 Read in this order: `by_hand`, `scores`, `scaling`, `softmax`, `weighted_sum`, `projections`, `causal_mask`,
 `padding_mask`, `both_masks`, `cross_attention`, `split_heads`, `merge_heads`, `sinusoidal`, `rotary`,

@@ -1,11 +1,10 @@
-"""Left and right padding together with the triangle; rows that see nothing; and one mask alone."""
+"""The causal mask with left and right padding, rows without any allowed key, and the causal mask alone."""
 
 import numpy as np
 
 from ...attention.oracle import from_qkv
 from ...attention.oracle import softmax as right_softmax
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 Array = np.ndarray  # of numbers or of True and False
@@ -24,13 +23,18 @@ ROWS = [
 ]
 
 
-def _given(causal: Array, padding: Array | None, d: int, e: int, b: int = 2) -> tuple[Array, ...]:
+def _inputs(causal: Array, padding: Array | None, d: int, e: int, b: int = 2) -> tuple[Array, ...]:
     b, (n, m) = b if padding is None else len(padding), causal.shape
     q, k, v = (RNG.normal(size=shape) * 1.5 for shape in ((b, n, d), (b, m, d), (b, m, e)))
     return (q, k, v, causal) if padding is None else (q, k, v, causal, padding)
 
 
-GIVEN = [_given(*PAIRS[0], 3, 4), _given(*PAIRS[1], 4, 2), _given(PAIRS[1][0], None, 6, 3), _given(*PAIRS[2], 2, 5)]
+INPUTS = [
+    _inputs(*PAIRS[0], 3, 4),
+    _inputs(*PAIRS[1], 4, 2),
+    _inputs(PAIRS[1][0], None, 6, 3),
+    _inputs(*PAIRS[2], 2, 5),
+]
 
 
 def right_both(causal: Array, padding: Array) -> Array:
@@ -46,126 +50,105 @@ LESSON = Lesson(
     questions=[
         *(calls("both", right_both, *pair, names="causal padding") for pair in PAIRS),
         calls("safe_softmax", right_softmax, ROWS[0], names="x"),
-        calls("safe_softmax", right_softmax, ROWS[1], names="x", shown="x = [[1000, 1001, −inf], [0, 1, 2]]"),
-        calls("safe_softmax", right_softmax, ROWS[2], names="x", shown="x = [[−inf, −inf, −inf], [−inf, 1, 2]]"),
+        calls("safe_softmax", right_softmax, ROWS[1], names="x", description="x = [[1000, 1001, −inf], [0, 1, 2]]"),
+        calls("safe_softmax", right_softmax, ROWS[2], names="x", description="x = [[−inf, −inf, −inf], [−inf, 1, 2]]"),
         *(
             calls(
                 "masked_attention",
                 right,
-                *given,
+                *inputs,
                 names="q k v causal padding",
-                shown=f"q {given[0].shape}, k {given[1].shape}, v {given[2].shape}, causal {given[3].shape}, "
-                + (f"padding {given[4].shape}" if len(given) > 4 else "padding=None"),
+                description=f"q {inputs[0].shape}, k {inputs[1].shape}, v {inputs[2].shape}, causal {inputs[3].shape}, "
+                + (f"padding {inputs[4].shape}" if len(inputs) > 4 else "padding=None"),
             )
-            for given in GIVEN
+            for inputs in INPUTS
         ),
     ],
-    wrongs={
-        "both": [
-            Wrong(
-                "either",
+    wrong_answers={
+        "both": {
+            "either": WrongAnswer(
                 lambda causal, padding: causal | padding,
-                "you joined the masks with “or”: what either allows is seen, the future of every word among it. A "
+                "you joined the masks with “or”: what either allows is seen, including the future of every word. A "
                 "pair must be allowed by both: &.",
             ),
-            Wrong(
-                "only padding",
+            "only padding": WrongAnswer(
                 lambda causal, padding: np.broadcast_to(padding, (len(padding), *causal.shape)),
                 "only the padding mask is left: the future is visible again.",
                 mistake="M5",
             ),
-            Wrong(
-                "only causal",
+            "only causal": WrongAnswer(
                 lambda causal, padding: np.broadcast_to(causal, (len(padding), *causal.shape)),
                 "only the causal mask is left: padding is attended to.",
                 mistake="M5",
             ),
-            Wrong(
-                "summed",
+            "summed": WrongAnswer(
                 lambda causal, padding: causal.astype(np.float64) + padding,
                 "True + True is 2 here, and True + False is 1, which counts as True. Combine with &.",
             ),
-        ],
-        "safe_softmax": [
-            Wrong(
-                "nan rows",
+        },
+        "safe_softmax": {
+            "nan rows": WrongAnswer(
                 {"np.where(np.isneginf(top), 0.0, top)": "top", "np.where(total == 0, 1.0, total)": "total"},
-                "a row of −inf becomes NaN, in one of two places: its maximum is −inf, and −inf − (−inf) is NaN: take "
-                "off 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there.",
+                "a row of −inf becomes NaN, in one of two places: its maximum is −inf, and −inf − (−inf) is NaN: "
+                "subtract 0 there instead. Its sum is 0, and 0/0 is NaN too: divide by 1 there.",
                 mistake="M18",
             ),
-            Wrong(
-                "even rows",
+            "even rows": WrongAnswer(
                 lambda x: right_softmax(np.maximum(x, -1e9)),
                 "a row that may see nothing gets equal shares of everything hidden ({got} each): the largest finite "
                 "number instead of −inf does that. It must give 0.",
                 mistake="M18",
             ),
-            Wrong(
-                "unstable",
+            "unstable": WrongAnswer(
                 {"x - np.where(np.isneginf(top), 0.0, top)": "x"},
-                "empty rows are right, but the maximum is no longer taken off, so 1000 overflows.",
+                "empty rows are right, but the maximum is no longer subtracted, so 1000 overflows.",
                 mistake="X5",
             ),
-        ],
-        "masked_attention": [
-            Wrong(
-                "padding wins",
+        },
+        "masked_attention": {
+            "padding wins": WrongAnswer(
                 {"both(causal, padding)": "padding"},
                 "with padding given, the causal mask is dropped: the second mask replaced the first. Train like this "
-                "and the loss falls to nothing, because the answer is visible. Use both(causal, padding).",
+                "and the loss falls almost to 0, because the answer is visible. Use both(causal, padding).",
                 mistake="M6",
             ),
-            Wrong(
-                "causal wins",
+            "causal wins": WrongAnswer(
                 {"both(causal, padding)": "causal"},
                 "the padding mask isn't used: padding gets its share.",
                 mistake="M5",
             ),
-            Wrong(
-                "either one",
-                {"both(causal, padding)": "causal | padding"},
-                "you joined the masks with “or”. It takes both: &.",
+            "either one": WrongAnswer(
+                {"both(causal, padding)": "causal | padding"}, "you joined the masks with “or”. Both are needed: &."
             ),
-            Wrong(
-                "only with padding",
-                {"causal if": "True if"},
-                "without padding (padding=None) your attention forgets the causal mask too.",
+            "only with padding": WrongAnswer(
+                {"causal if": "True if"}, "without padding (padding=None) your attention forgets the causal mask too."
             ),
-            Wrong(
-                "needs padding",
+            "needs padding": WrongAnswer(
                 {"causal if padding is None else ": ""},
                 "padding may be None: then only the causal mask counts. `causal & None` is an error.",
             ),
-            Wrong(
-                "NaN attention",
+            "NaN attention": WrongAnswer(
                 {"@ v": "@ v + np.where(allowed.any(-1, keepdims=True), 0.0, np.nan)"},
                 "rows that see nothing are NaN: you used a softmax that doesn't know them. Use safe_softmax.",
                 mistake="M18",
             ),
-            Wrong(
-                "even attention",
+            "even attention": WrongAnswer(
                 {"-np.inf": "-1e9"},
                 "rows that see nothing get the mean of everything hidden ({got}), because −1e9 is the same for all. "
                 "Fill with −inf, and safe_softmax gives 0.",
                 mistake="M18",
             ),
-        ],
+        },
     },
     hints={
-        "both": [Message("For arrays of True and False, “and” is written &.")],
+        "both": ["For arrays of True and False, “and” is written &."],
         "safe_softmax": [
-            Message(
-                "safe_softmax: two places go wrong in a row of −inf, the subtraction (−inf − −inf) and the division "
-                "(0/0). np.where mends both."
-            ),
-            Message("`top = x.max(-1, keepdims=True)`, then `np.exp(x - np.where(np.isneginf(top), 0.0, top))`."),
+            "safe_softmax: two places go wrong in a row of −inf, the subtraction (−inf − −inf) and the division (0/0). "
+            "np.where fixes both.",
+            "`top = x.max(-1, keepdims=True)`, then `np.exp(x - np.where(np.isneginf(top), 0.0, top))`.",
         ],
-        "masked_attention": [
-            Message("masked_attention: `allowed = causal if padding is None else both(causal, padding)`.")
-        ],
+        "masked_attention": ["masked_attention: `allowed = causal if padding is None else both(causal, padding)`."],
     },
-    after=Message(
-        "NaN from such rows is one of the oldest complaints about attention in PyTorch (issue 41508). Yours has none."
-    ),
+    takeaway="NaN from such rows is one of the oldest complaints about attention in PyTorch (issue 41508). Yours has "
+    "none.",
 )

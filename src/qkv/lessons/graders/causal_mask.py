@@ -1,12 +1,11 @@
-"""The triangle, and where it acts."""
+"""The causal mask and attention with it."""
 
 import numpy as np
 
 from ...attention import masks
 from ...attention.oracle import from_qkv
-from ...i18n import Message
-from ..lesson import Answer, Lesson, Question, Wrong
-from ..questions import MASK_WRONG_WAY, calls
+from ..lesson import Answer, Lesson, Question, WrongAnswer
+from ..questions import INVERTED_MASK, calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -17,12 +16,12 @@ def right_mask(n: int, m: int) -> Array:
     return masks.causal().array(n, m)[0, 0].astype(np.float64)
 
 
-def _given(n: int, m: int, d: int, e: int, size: float = 1.5) -> tuple[Array, ...]:
+def _inputs(n: int, m: int, d: int, e: int, size: float = 1.5) -> tuple[Array, ...]:
     q, k, v = (RNG.normal(size=shape) * size for shape in ((n, d), (m, d), (m, e)))
     return q, k, v, right_mask(n, m) > 0
 
 
-GIVEN = [_given(4, 4, 8, 3, size=4.0), _given(4, 4, 4, 4), _given(3, 5, 2, 4), _given(5, 5, 6, 1)]
+INPUTS = [_inputs(4, 4, 8, 3, size=4.0), _inputs(4, 4, 4, 4), _inputs(3, 5, 2, 4), _inputs(5, 5, 6, 1)]
 
 
 def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
@@ -37,143 +36,112 @@ LESSON = Lesson(
     questions=[
         *(calls("causal_mask", right_mask, n, m, names="n m") for n, m in SIZES),
         Question("causal_mask", "causal_mask(n=3, m=3).dtype == bool", _truth, lambda: True),
-        *(calls("masked_attention", right, *given, names="q k v mask") for given in GIVEN),
+        *(calls("masked_attention", right, *inputs, names="q k v mask") for inputs in INPUTS),
     ],
-    wrongs={
-        "causal_mask": [
-            Wrong(
-                "inverted",
+    wrong_answers={
+        "causal_mask": {
+            "inverted": WrongAnswer(
                 lambda n, m: ~(right_mask(n, m) > 0),
-                "your mask is the right one turned into its opposite: True where it should be False. Here True means "
-                "may attend (PyTorch's nn.MultiheadAttention has it the other way).",
+                "your mask is the right one inverted: True where it should be False. Here True means may attend "
+                "(PyTorch's nn.MultiheadAttention has it the other way).",
                 mistake="M1",
             ),
-            Wrong(
-                "upper",
+            "upper": WrongAnswer(
                 lambda n, m: np.triu(np.ones((n, m), bool), m - n),
                 "your triangle points the other way: words see themselves and what comes after, never what came "
                 "before. np.tril, not np.triu.",
                 mistake="M12",
             ),
-            Wrong(
-                "strict",
+            "strict": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool), m - n - 1),
                 "your diagonal is False: no word sees itself, and the first sees nothing at all (its softmax would be "
                 "NaN). Key j is allowed for j ≤ i, not j < i.",
                 mistake="M12",
             ),
-            Wrong(
-                "one further",
+            "one further": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool), m - n + 1),
                 "each word also sees the one after it: exactly the word it has to guess. The diagonal is one too far "
                 "to the right.",
                 mistake="M12",
             ),
-            Wrong(
-                "corner",
+            "corner": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool)),
                 "right where n = m. With n = 2 queries of m = 4 words your triangle starts in the upper left corner, "
                 "so the last query doesn't see the end. The queries are the last ones: shift by m − n (np.tril has "
                 "k=).",
                 mistake="K2",
             ),
-            Wrong(
-                "other shift",
+            "other shift": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool), n - m),
                 "right where n = m; elsewhere you shifted the wrong way: k = m − n, not n − m.",
             ),
-            Wrong(
-                "additive",
+            "additive": WrongAnswer(
                 lambda n, m: np.where(right_mask(n, m) > 0, 0.0, -np.inf),
-                "you give 0 and −inf, a mask to be added. Asked for is True and False: True = may attend.",
+                "you give 0 and −inf, a mask to add. A mask of True and False is needed: True = may attend.",
             ),
-            Wrong(
-                "numbers",
+            "numbers": WrongAnswer(
                 right_mask,
-                "1 and 0 stand in the right places, but they are numbers. Asked for is True and False: ~mask, mask & "
-                "other and x[mask] do something else with numbers, or fail. np.ones((n, m), bool), or .astype(bool) "
-                "at the end.",
+                "1 and 0 stand in the right places, but they are numbers. True and False are needed: ~mask, mask & "
+                "other and x[mask] do something else with numbers, or fail. np.ones((n, m), bool), or .astype(bool) at "
+                "the end.",
             ),
-        ],
-        "masked_attention": [
-            Wrong(
-                "ignored",
+        },
+        "masked_attention": {
+            "ignored": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores"},
                 "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
                 "array; it has to be kept.)",
                 mistake="M3",
             ),
-            *(
-                Wrong(
-                    id,
-                    changes,
-                    "you hide what may be seen and show what is hidden: np.where(mask, scores, −inf) keeps the scores "
-                    "where mask is True. (A row whose scores are all −inf becomes NaN.)",
-                    mistake="M1",
-                )
-                for id, changes in MASK_WRONG_WAY.items()
-            ),
-            Wrong(
-                "multiplied",
+            **INVERTED_MASK,
+            "multiplied": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores * mask"},
                 "your hidden scores are 0 (times the mask, or filled with 0 or −1e-9), and e⁰ = 1: they still get a "
                 "share ({got} instead of {want}). They must become −inf.",
                 mistake="M8",
             ),
-            Wrong(
-                "added",
+            "added": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores + mask"},
-                "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, "
-                "−inf) hides.",
+                "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, −inf) "
+                "hides.",
                 mistake="M7",
             ),
-            Wrong(
-                "afterwards",
+            "afterwards": WrongAnswer(
                 {"softmax(np.where(mask, scores, -np.inf))": "(softmax(scores) * mask)"},
                 "you mask after the softmax: the hidden words have taken their share already, and your rows no longer "
                 "add up to 1 ({got} instead of {want}). Mask the scores, before the softmax.",
                 mistake="X7",
             ),
-            Wrong(
-                "inf afterwards",
+            "inf afterwards": WrongAnswer(
                 {"softmax(np.where(mask, scores, -np.inf))": "np.where(mask, softmax(scores), -np.inf)"},
                 "−inf was put into the weights, after the softmax, so the sum is −inf or NaN. It belongs into the "
                 "scores, before the softmax.",
                 mistake="X7",
             ),
-            Wrong(
-                "weak fill",
+            "weak fill": WrongAnswer(
                 {"-np.inf": "-10.0"},
-                "hidden scores become −10. Where real scores are as low, the hidden ones shine through ({got} instead "
-                "of {want}). Use −np.inf.",
+                "hidden scores become −10. Where real scores are as low, the hidden ones still get a share ({got} "
+                "instead of {want}). Use −np.inf.",
                 mistake="M19",
             ),
-            Wrong(
-                "unscaled",
-                {" / np.sqrt(q.shape[-1])": ""},
-                "the mask is right; the scores aren't divided by √d.",
-                mistake="S2",
+            "unscaled": WrongAnswer(
+                {" / np.sqrt(q.shape[-1])": ""}, "the mask is right; the scores aren't divided by √d.", mistake="S2"
             ),
-            Wrong(
-                "times inf",
+            "times inf": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores + (1 - mask) * -np.inf"},
                 "0 × −inf is NaN, so the mask spoils the pairs that are allowed too. np.where(mask, scores, −np.inf) "
                 "has no such product.",
             ),
-        ],
+        },
     },
     hints={
         "causal_mask": [
-            Message("Query i of N stands at word i + M − N. It may see key j if j ≤ that."),
-            Message(
-                "Either compare `np.arange(m)` with a column of positions, or `np.tril(np.ones((n, m), bool), k=…)`."
-            ),
-            Message("causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`"),
+            "Query i of N stands at word i + M − N. It may see key j if j ≤ that.",
+            "Either compare `np.arange(m)` with a column of positions, or `np.tril(np.ones((n, m), bool), k=…)`.",
+            "causal_mask: `np.arange(m) <= np.arange(m - n, m)[:, None]`",
         ],
-        "masked_attention": [Message("`np.where(mask, scores, -np.inf)` before the softmax.")],
+        "masked_attention": ["`np.where(mask, scores, -np.inf)` before the softmax."],
     },
-    after=Message(
-        "With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "
-        "causal` draws it."
-    ),
+    takeaway="With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "
+    "causal` draws it.",
 )

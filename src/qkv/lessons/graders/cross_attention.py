@@ -1,27 +1,26 @@
-"""Queries from one text, keys and values from another; once as long as each other, else not."""
+"""Queries from one text, keys and values from another, of different and of equal lengths."""
 
 import numpy as np
 
 from ...attention.oracle import steps
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(10)
 
 
-def _given(n: int, m: int, c: int, d: int, e: int, words: list[int]) -> tuple[Array, ...]:
+def _inputs(n: int, m: int, c: int, d: int, e: int, words: list[int]) -> tuple[Array, ...]:
     x, memory = RNG.normal(size=(n, c)), RNG.normal(size=(m, c))
     return x, memory, *(RNG.normal(size=(c, wide)) for wide in (d, d, e)), np.array(words, bool)
 
 
-GIVEN = [
-    _given(2, 5, 4, 3, 6, [1, 1, 1, 0, 0]),
-    _given(4, 4, 3, 3, 3, [1, 1, 1, 0]),
-    _given(5, 3, 6, 2, 1, [0, 1, 1]),
-    _given(3, 4, 2, 5, 2, [1, 1, 1, 1]),
-    _given(1, 6, 5, 4, 3, [1, 0, 1, 0, 1, 1]),
+INPUTS = [
+    _inputs(2, 5, 4, 3, 6, [1, 1, 1, 0, 0]),
+    _inputs(4, 4, 3, 3, 3, [1, 1, 1, 0]),
+    _inputs(5, 3, 6, 2, 1, [0, 1, 1]),
+    _inputs(3, 4, 2, 5, 2, [1, 1, 1, 1]),
+    _inputs(1, 6, 5, 4, 3, [1, 0, 1, 0, 1, 1]),
 ]
 
 
@@ -31,77 +30,69 @@ def right(x: Array, memory: Array, w_q: Array, w_k: Array, w_v: Array, words: Ar
 
 
 LESSON = Lesson(
-    questions=[calls("cross_attention", right, *given, names="x memory w_q w_k w_v words") for given in GIVEN],
-    wrongs={
-        "cross_attention": [
-            Wrong(
-                "itself",
+    questions=[calls("cross_attention", right, *inputs, names="x memory w_q w_k w_v words") for inputs in INPUTS],
+    wrong_answers={
+        "cross_attention": {
+            "itself": WrongAnswer(
                 {"memory": "x", "words[None, :]": "True"},
                 "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
                 "values come from memory.",
                 mistake="C1",
             ),
-            Wrong(
-                "memory only",
+            "memory only": WrongAnswer(
                 {"x @": "memory @"},
                 "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
                 "which gives {right}.",
             ),
-            Wrong(
-                "roles swapped",
+            "roles swapped": WrongAnswer(
                 {"x @": "memory @", "memory @": "x @", "words[None, :]": "True"},
                 "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
                 "= x @ w_q.",
                 mistake="C5",
             ),
-            Wrong(
-                "values from x",
+            "values from x": WrongAnswer(
                 {"memory @ w_v": "x @ w_v"},
                 "the keys come from memory but the values from x, so the weights of source words are put on target "
                 "words; where the lengths differ it doesn't even fit. Both from memory.",
             ),
-            Wrong(
-                "keys from x",
+            "keys from x": WrongAnswer(
                 {"memory @ w_k": "x @ w_k"},
                 "the values come from memory but the keys from x: the target finds itself and takes the source's "
                 "words. Both from memory.",
             ),
-            Wrong(
-                "no mask",
+            "no mask": WrongAnswer(
                 {"words[None, :]": "True"},
                 "the padding of the memory is attended to: `words` isn't used.",
                 mistake="M3",
             ),
-            Wrong(
-                "inverted",
+            "inverted": WrongAnswer(
                 {"words": "~words"},
-                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or "
-                "“== False”) out.",
+                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or “== "
+                "False”) out.",
                 mistake="M1",
             ),
-            Wrong(
-                "on rows",
+            "on rows": WrongAnswer(
                 {"words[None, :]": "words[:, None]"},
                 "the mask hides rows, which are target words. It belongs to the keys, the columns: words[None, :].",
                 mistake="M11",
             ),
-            Wrong(
-                "causal",
+            "causal": WrongAnswer(
                 {"words[None, :]": "np.tri(len(x), len(memory), dtype=bool) & words"},
                 "a causal mask has no place here: the whole source may be read from the first word on.",
             ),
-            Wrong("matrices swapped", {"w_q": "w_k", "w_k": "w_q"}, "w_q and w_k changed places.", mistake="P1"),
-            Wrong("values by w_k", {"w_v": "w_k"}, "your values were made with w_k; they need w_v.", mistake="P1"),
-        ],
+            "matrices swapped": WrongAnswer({"w_q": "w_k", "w_k": "w_q"}, "w_q and w_k changed places.", mistake="P1"),
+            "values by w_k": WrongAnswer(
+                {"w_v": "w_k"}, "your values were made with w_k; they need w_v.", mistake="P1"
+            ),
+        },
     },
     hints={
         "cross_attention": [
-            Message("Who asks? The text being written, x. Who answers? The memory."),
-            Message("words is (M,), a row of keys: words[None, :] is (1, M) and fits every query."),
-            Message("`attention(x @ w_q, memory @ w_k, …, words[None, :])`"),
-        ]
+            "Who asks? The text being written, x. Who answers? The memory.",
+            "words is (M,), a row of keys: words[None, :] is (1, M) and fits every query.",
+            "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
+        ],
     },
-    after=Message(
-        "The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real translator."
-    ),
+    takeaway="The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real "
+    "translator.",
 )

@@ -1,4 +1,4 @@
-"""Who shares with whom, against `steps`, which takes grouped keys as they are."""
+"""Which heads share keys, compared with `from_qkv`, which takes grouped keys."""
 
 import numpy as np
 import torch
@@ -6,9 +6,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...attention.oracle import Array, from_qkv
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
-from ..module_questions import matrix, module_question, tensors
+from ..lesson import Lesson, WrongAnswer
+from ..module_questions import ATTENTION_MISTAKES, matrix, module_question, tensors
 from ..questions import calls
 
 _x = tensors(15, 1.5)
@@ -39,111 +38,79 @@ def right(x: Array, mask: NDArray[np.bool_] | None, width: int, n_head: int, n_k
 
 LESSON = Lesson(
     questions=[
-        *(calls("spread", right_spread, *given, names="x n_head") for given in SPREADS),
-        *(module_question("GroupedQueryAttention", right, *given) for given in MODULES),
+        *(calls("spread", right_spread, *inputs, names="x n_head") for inputs in SPREADS),
+        *(module_question("GroupedQueryAttention", right, *inputs) for inputs in MODULES),
     ],
-    wrongs={
-        "spread": [
-            Wrong(
-                "tiled",
+    wrong_answers={
+        "spread": {
+            "tiled": WrongAnswer(
                 lambda x, n_head: x.repeat(1, n_head // x.shape[1], 1, 1),
                 "right shape, wrong partners: the row of heads is repeated as a whole, 0, 1, 0, 1, …. Neighbours "
                 "share: 0, 0, 0, 1, 1, 1. That is repeat_interleave, not repeat.",
                 mistake="H8",
             ),
-            Wrong(
-                "first only",
+            "first only": WrongAnswer(
                 lambda x, n_head: x[:, :1].repeat(1, n_head, 1, 1),
                 "every query head got key head 0; the others are never used.",
             ),
-            Wrong(
-                "averaged",
+            "averaged": WrongAnswer(
                 lambda x, n_head: x.mean(1, keepdim=True).repeat(1, n_head, 1, 1),
                 "the key heads were averaged. Each query head uses one of them, as it is.",
             ),
-            Wrong(
-                "on words",
+            "on words": WrongAnswer(
                 lambda x, n_head: x.repeat_interleave(n_head // x.shape[1], dim=2),
                 "you have {shape}: the words were repeated (dim=2). Repeat the heads, dim=1: {right}.",
             ),
-            Wrong(
-                "heads times",
+            "heads times": WrongAnswer(
                 lambda x, n_head: x.repeat_interleave(n_head, dim=1),
                 "you have {shape}: each head is repeated n_head times. H // G times makes {right}.",
             ),
-            Wrong("unchanged", lambda x, n_head: x, "nothing was repeated: {shape}, and {right} is right."),
-        ],
-        "GroupedQueryAttention": [
-            Wrong(
-                "all tiled",
+            "unchanged": WrongAnswer(lambda x, n_head: x, "nothing was repeated: {shape}, and {right} is right."),
+        },
+        "GroupedQueryAttention": {
+            **ATTENTION_MISTAKES,
+            "all tiled": WrongAnswer(
                 {
                     "spread(split(project(x), self.n_kv_head), self.n_head)": "split(project(x), self.n_kv_head).repeat(1, self.n_head // self.n_kv_head, 1, 1)"
                 },
                 "in forward, keys and values are repeated as a whole row (0, 1, 0, 1). Use spread.",
                 mistake="H8",
             ),
-            Wrong(
-                "values tiled",
+            "values tiled": WrongAnswer(
                 {"@ v": "@ split(self.v(x), self.n_kv_head).repeat(1, self.n_head // self.n_kv_head, 1, 1)"},
                 "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
                 "for both.",
                 mistake="H8",
             ),
-            Wrong(
-                "all first",
+            "all first": WrongAnswer(
                 {"spread(split(project(x), self.n_kv_head), self.n_head)": "split(project(x), self.n_kv_head)[:, :1]"},
                 "all query heads use the first key/value head.",
             ),
-            Wrong(
-                "by width",
-                {"q.shape[-1]": "x.shape[-1]"},
-                "the scale is √C ({got} instead of {want}). A head is D wide: √D.",
-                mistake="S3",
+            "mask ignored": WrongAnswer(
+                {"scores = scores.": "scores."}, "right without a mask; with one, nothing changes.", mistake="M3"
             ),
-            Wrong("unscaled", {" / q.shape[-1] ** 0.5": ""}, "the scores aren't divided by √D.", mistake="S2"),
-            Wrong(
-                "mask ignored",
-                {"scores = scores.": "scores."},
-                "right without a mask; with one, nothing changes.",
-                mistake="M3",
+            "mask inverted": WrongAnswer(
+                {"~mask": "mask"}, "the mask is inverted: True = may attend, so fill where ~mask.", mistake="M1"
             ),
-            Wrong(
-                "mask inverted",
-                {"~mask": "mask"},
-                "the mask is turned round: True = may attend, so fill where ~mask.",
-                mistake="M1",
-            ),
-            Wrong(
-                "view merge",
+            "view merge": WrongAnswer(
                 {"heads.transpose(1, 2).flatten(2)": "heads.reshape(x.shape)"},
                 "the heads were merged without transpose(1, 2): words are mixed.",
                 mistake="H2",
             ),
-            Wrong("no output matrix", {"self.out(": "("}, "self.out isn't used.", mistake="P4"),
-            Wrong(
-                "over heads",
-                {"dim=-1": "dim=1"},
-                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
-                mistake="X3",
-            ),
-        ],
+        },
     },
     hints={
         "spread": [
-            Message(
-                "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry "
-                "in place."
-            ),
-            Message("Each head is repeated `n_head // x.shape[1]` times, along dim=1."),
+            "PyTorch has two repeats: `x.repeat(…)` copies the whole, `x.repeat_interleave(n, dim=…)` each entry in "
+            "place.",
+            "Each head is repeated `n_head // x.shape[1]` times, along dim=1.",
         ],
         "GroupedQueryAttention": [
-            Message(
-                "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread "
-                "to n_head."
-            )
+            "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread to "
+            "n_head."
         ],
     },
-    after=Message("With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller."),
-    doctor=lambda answer: (answer.GroupedQueryAttention(24, 6, 2), {"heads": 6}),
-    seconds=30.0,  # of computing, the doctor's too
+    takeaway="With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller.",
+    doctor_target=lambda answer: (answer.GroupedQueryAttention(24, 6, 2), {"heads": 6}),
+    seconds=30.0,  # includes the doctor
 )

@@ -1,34 +1,29 @@
-"""Both forms against the matrix of the reference, with a decay of 1; several texts against each by itself."""
+"""Both forms compared with the reference without decay; packed texts with each text by itself."""
 
 from itertools import pairwise
 
 import numpy as np
 
 from ...attention.oracle import softmax
-from ...i18n import Message
 from ...mixers.reference import Array, Mixed, linear
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 RNG = np.random.default_rng(19)
-SIZES = [
-    (4, 3, 3),
-    (5, 2, 4),
-    (1, 3, 2),
-    (6, 4, 1),
-]  # d = e first: a state turned round then gives numbers, not an error
+# d = e first: a transposed state then gives wrong numbers instead of an error.
+SIZES = [(4, 3, 3), (5, 2, 4), (1, 3, 2), (6, 4, 1)]
 
 
-def _given(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
+def _inputs(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
     q, k, v = (RNG.normal(size=(n, width)) for width in (d, d, e))
     return q, k, v
 
 
-GIVEN = [_given(*sizes) for sizes in SIZES]
+INPUTS = [_inputs(*sizes) for sizes in SIZES]
 TEXTS = [
-    (*_given(5, 3, 2), np.array([True, False, True, False, False])),
-    (*_given(4, 2, 2), np.array([True, True, False, True])),
-    (*_given(6, 2, 3), np.array([True, False, False, False, False, True])),
+    (*_inputs(5, 3, 2), np.array([True, False, True, False, False])),
+    (*_inputs(4, 2, 2), np.array([True, True, False, True])),
+    (*_inputs(6, 2, 3), np.array([True, False, False, False, False, True])),
 ]
 
 
@@ -51,149 +46,129 @@ def right_packed(q: Array, k: Array, v: Array, begins: Array) -> Array:
     return np.concatenate([_mixed(q[piece], k[piece], v[piece]).output for piece in pieces])
 
 
-def old_text(got: Array, want: Array) -> dict[str, object]:
-    """For a hint: the first word whose numbers are wrong."""
-    return {"word": int(np.flatnonzero(np.abs(got - want).max(-1) > 1e-9)[0])}
+def _first_wrong_word(actual: Array, expected: Array) -> dict[str, object]:
+    """Return the first word with wrong numbers."""
+    return {"word": int(np.flatnonzero(np.abs(actual - expected).max(-1) > 1e-9)[0])}
 
 
 LESSON = Lesson(
     questions=[
-        *(calls("parallel", right_parallel, *given, names="q k v") for given in GIVEN),
+        *(calls("parallel", right_parallel, *inputs, names="q k v") for inputs in INPUTS),
         *(
-            calls("recurrent", right_recurrent, *given, names="q k v", returns="(output, state)", part=part)
-            for given in GIVEN
+            calls("recurrent", right_recurrent, *inputs, names="q k v", returns="(output, state)", part=part)
+            for inputs in INPUTS
             for part in (0, 1)
         ),
-        *(calls("packed", right_packed, *given, names="q k v begins") for given in TEXTS),
+        *(calls("packed", right_packed, *inputs, names="q k v begins") for inputs in TEXTS),
     ],
-    wrongs={
-        "parallel": [
-            Wrong(
-                "softmax",
+    wrong_answers={
+        "parallel": {
+            "softmax": WrongAnswer(
                 lambda q, k, v: softmax(np.where(np.tri(len(q), dtype=bool), q @ k.T, -np.inf)) @ v,
-                "there is still a softmax ({got} instead of {want}). With it the sum over the words can't be made before "
-                "the query is known, and there is no recurrence. Take the scores as they are.",
+                "there is still a softmax ({got} instead of {want}). With it the sum over the words can't be made "
+                "before the query is known, and there is no recurrence. Take the scores as they are.",
             ),
-            Wrong(
-                "scaled",
+            "scaled": WrongAnswer(
                 lambda q, k, v: right_parallel(q / np.sqrt(q.shape[1]), k, v),
                 "the scores are divided by √d. That was for the softmax; here they are taken as they are.",
             ),
-            Wrong(
-                "no mask",
+            "no mask": WrongAnswer(
                 lambda q, k, v: q @ (k.T @ v),
-                "every word sees all the others, the later ones too. (q @ (k.T @ v) is quick, but it is the sum over all "
-                "words.) Set the scores after the diagonal to 0: np.tril(q @ k.T).",
+                "every word sees all the others, the later ones too. (q @ (k.T @ v) is quick, but it is the sum over "
+                "all words.) Set the scores after the diagonal to 0: np.tril(q @ k.T).",
             ),
-            Wrong(
-                "strict",
+            "strict": WrongAnswer(
                 lambda q, k, v: np.tril(q @ k.T, -1) @ v,
                 "no word sees itself, and the first gets 0. The diagonal belongs to it: j ≤ i, not j < i.",
                 mistake="M12",
             ),
-            Wrong(
-                "upper",
+            "upper": WrongAnswer(
                 lambda q, k, v: np.triu(q @ k.T) @ v,
                 "your triangle points the other way: words see what comes later. np.tril, not np.triu.",
                 mistake="M12",
             ),
-            Wrong(
-                "other way",
+            "other way": WrongAnswer(
                 lambda q, k, v: np.tril(k @ q.T) @ v,
                 "row i of your table holds what key i is to every query. It should be query i: q @ k.T, not k @ q.T.",
             ),
-            Wrong(
-                "shares",
+            "shares": WrongAnswer(
                 {"np.tril(q @ k.T)": "np.tril(q @ k.T) / np.tril(q @ k.T).sum(-1, keepdims=True)"},
                 "you divide each row by its sum. Scores may be negative, so that sum may be near 0: here nothing is "
                 "divided ({got} instead of {want}).",
             ),
-        ],
-        "recurrent": [
-            Wrong(
-                "read first",
+        },
+        "recurrent": {
+            "read first": WrongAnswer(
                 {
                     "state = state + np.outer(k[i], v[i])": "output[i] = q[i] @ state",
                     "output[i] = q[i] @ state": "state = state + np.outer(k[i], v[i])",
                 },
-                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q · S.",
+                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q "
+                "· S.",
             ),
-            Wrong(
-                "replaced",
-                {"state + np": "np"},
-                "S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ.",
+            "replaced": WrongAnswer(
+                {"state + np": "np"}, "S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ."
             ),
-            Wrong(
-                "turned round",
+            "turned round": WrongAnswer(
                 {"k[i], v[i]": "v[i], k[i]"},
-                "you write v kᵀ instead of k vᵀ: rows and columns of S are exchanged. np.outer(k[i], v[i]) is (d, e), one "
-                "row for every number of the key.",
+                "you write v kᵀ instead of k vᵀ: rows and columns of S are exchanged. np.outer(k[i], v[i]) is (d, e), "
+                "one row for every number of the key.",
             ),
-            Wrong(
-                "transposed",
+            "transposed": WrongAnswer(
                 {"output, state": "output, state.T"},
-                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of k.",
+                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of "
+                "k.",
             ),
-            Wrong(
-                "end",
+            "end": WrongAnswer(
                 {"return output": "return q @ state"},
-                "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if you "
-                "keep the states in a list: state += … changes the one array that stands there N times, state = state + … "
-                "makes a new one.",
+                "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if "
+                "you keep the states in a list: state += … changes the one array that stands there N times, state = "
+                "state + … makes a new one.",
             ),
-        ],
-        "packed": [
-            Wrong(
-                "not emptied",
+        },
+        "packed": {
+            "not emptied": WrongAnswer(
                 {"begins[i]": "False"},
                 "from word {word} on, a text reads what the one before it left in S. Empty S where begins[i] is True, "
                 "before that word is written.",
-                old_text,
+                values=_first_wrong_word,
                 mistake="L2",
             ),
-            Wrong(
-                "after the write",
+            "after the write": WrongAnswer(
                 {
                     "begins[i]": "False",
                     "state + np.outer(k[i], v[i])": "(state + np.outer(k[i], v[i])) * (not begins[i])",
                 },
-                "you empty S after the first word of a text is written: that word is lost. Empty first, then write, then "
-                "read.",
+                "you empty S after the first word of a text is written: that word is lost. Empty first, then write, "
+                "then read.",
             ),
-            Wrong(
-                "too late",
+            "too late": WrongAnswer(
                 {"begins[i]": "i > 0 and begins[i - 1]"},
-                "you empty S one word too late: the first word of a text still reads the old text, and then vanishes with "
-                "it. begins[i] comes before the write of word i.",
+                "you empty S one word too late: the first word of a text still reads the old text, and then vanishes "
+                "with it. begins[i] comes before the write of word i.",
             ),
-            Wrong(
-                "output only",
+            "output only": WrongAnswer(
                 {"begins[i]": "False", "q[i] @ state": "q[i] @ (np.outer(k[i], v[i]) if begins[i] else state)"},
-                "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only left "
-                "out once.",
+                "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only "
+                "left out once.",
             ),
-            Wrong(
-                "inverted",
+            "inverted": WrongAnswer(
                 {"begins[i]": "not begins[i]"},
                 "you empty S everywhere but where a text begins: it is begins[i], not `not begins[i]`.",
             ),
-        ],
+        },
     },
     hints={
-        "parallel": [Message("The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0.")],
+        "parallel": ["The scores are q @ k.T, as they are; np.tril sets those after the diagonal to 0."],
         "recurrent": [
-            Message(
-                "Begin with `state = np.zeros((k.shape[1], v.shape[1]))`; then a loop over the words: write, then read."
-            ),
-            Message("Write: `state = state + np.outer(k[i], v[i])`. Read: `output[i] = q[i] @ state`."),
+            "Begin with `state = np.zeros((k.shape[1], v.shape[1]))`; then a loop over the words: write, then read.",
+            "Write: `state = state + np.outer(k[i], v[i])`. Read: `output[i] = q[i] @ state`.",
         ],
         "packed": [
-            Message("The same loop; what has to be true of S before the first word of a text is written?"),
-            Message("`if begins[i]: state = np.zeros_like(state)`, as the first thing in the loop."),
+            "The same loop; what has to be true of S before the first word of a text is written?",
+            "`if begins[i]: state = np.zeros_like(state)`, as the first thing in the loop.",
         ],
     },
-    after=Message(
-        "The N × N table and the loop gave the same numbers; the loop kept only d × e. Attention can't do this: its softmax "
-        "needs all scores of a query at once."
-    ),
+    takeaway="The N × N table and the loop gave the same numbers; the loop kept only d × e. Attention can't do this: "
+    "its softmax needs all scores of a query at once.",
 )

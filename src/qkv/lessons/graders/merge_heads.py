@@ -1,4 +1,4 @@
-"""Merging, and multi-head attention as a module, against `steps` with the same matrices."""
+"""Merging, and multi-head attention as a module compared with `steps` with the same matrices."""
 
 import numpy as np
 import torch
@@ -6,9 +6,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...attention.oracle import Array
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
-from ..module_questions import attention, module_question, tensors
+from ..lesson import Lesson, WrongAnswer
+from ..module_questions import ATTENTION_MISTAKES, attention, module_question, tensors
 from ..questions import calls
 
 _x = tensors(12, 1.5)
@@ -35,154 +34,103 @@ def right(x: Array, mask: NDArray[np.bool_] | None, width: int, n_head: int) -> 
 LESSON = Lesson(
     questions=[
         *(calls("merge", right_merge, heads, names="heads") for heads in MERGES),
-        *(module_question("MultiHeadAttention", right, *given) for given in MODULES),
+        *(module_question("MultiHeadAttention", right, *inputs) for inputs in MODULES),
     ],
-    wrongs={
-        "merge": [
-            Wrong(
-                "unturned",
+    wrong_answers={
+        "merge": {
+            "unturned": WrongAnswer(
                 lambda heads: heads.reshape(heads.shape[0], heads.shape[2], -1),
                 "right shape, wrong numbers: without transpose(1, 2) a row holds several words of one head instead of "
                 "all heads of one word.",
                 mistake="H2",
             ),
-            Wrong(
-                "strided",
+            "strided": WrongAnswer(
                 lambda heads: heads.permute(0, 2, 3, 1).flatten(2),
                 "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D "
                 "numbers of head 0, then head 1.",
             ),
-            Wrong(
-                "averaged",
+            "averaged": WrongAnswer(
                 lambda heads: heads.mean(1),
                 "you averaged the heads, {shape}. They are put side by side: {right}.",
                 mistake="H11",
             ),
-            Wrong(
-                "summed",
+            "summed": WrongAnswer(
                 lambda heads: heads.sum(1),
                 "you added the heads up, {shape}. They are put side by side: {right}.",
                 mistake="H11",
             ),
-            Wrong(
-                "only turned",
+            "only turned": WrongAnswer(
                 lambda heads: heads.transpose(1, 2),
                 "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
             ),
-            Wrong(
-                "view",
+            "view": WrongAnswer(
                 lambda heads: heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1),
-                "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. "
-                "reshape or flatten(2) copies them where needed (so does .contiguous() before view).",
+                "almost: after a transpose the numbers don't lie in the new order in memory, and view refuses. reshape "
+                "or flatten(2) copies them where needed (so does .contiguous() before view).",
                 mistake="H2",
             ),
-        ],
-        "MultiHeadAttention": [
-            Wrong(
-                "no output matrix",
-                {"self.out(": "("},
-                "self.out isn't used: the heads stay side by side and are never mixed. The last step is "
-                "self.out(merged).",
-                mistake="P4",
-            ),
-            Wrong(
-                "by width",
-                {"q.shape[-1]": "x.shape[-1]"},
-                "your numbers are those of a scale by √C, the model's width ({got} instead of {want}). Divide by √D, "
-                "the width of a head.",
-                mistake="S3",
-            ),
-            Wrong(
-                "unscaled",
-                {" / q.shape[-1] ** 0.5": ""},
-                "the scores aren't divided by √D ({got} instead of {want}).",
-                mistake="S2",
-            ),
-            Wrong(
-                "inverse scale",
+        },
+        "MultiHeadAttention": {
+            **ATTENTION_MISTAKES,
+            "inverse scale": WrongAnswer(
                 {"** 0.5": "** -0.5"},
                 "you divide by D**-0.5, which multiplies by √D. Either × D**-0.5 or / D**0.5.",
                 mistake="S1",
             ),
-            Wrong(
-                "over queries",
-                {"dim=-1": "dim=-2"},
-                "the softmax runs over the queries (dim=-2). dim=-1, the keys.",
-                mistake="X1",
-            ),
-            Wrong(
-                "over heads",
-                {"dim=-1": "dim=1"},
-                "the softmax runs over the heads (dim=1). dim=-1, the keys.",
-                mistake="X3",
-            ),
-            Wrong(
-                "view split",
+            "view split": WrongAnswer(
                 {"split(project(x), self.n_head)": "project(x).reshape(len(x), self.n_head, x.shape[1], -1)"},
                 "here the heads were cut by a reshape straight to (B, H, N, D). Use the given split.",
                 mistake="H1",
             ),
-            Wrong(
-                "view merge",
+            "view merge": WrongAnswer(
                 {"merge(": "(", "@ v)": "@ v).reshape(x.shape)"},
                 "your merge is right, but forward puts the heads together without the transpose. Use merge.",
                 mistake="H2",
             ),
-            Wrong(
-                "one head",
+            "one head": WrongAnswer(
                 {"self.n_head": "1"},
                 "your attention has one head as wide as the model: split by self.n_head.",
                 mistake="H4",
             ),
-            Wrong("keys for values", {"@ v": "@ k"}, "the weights are multiplied with k instead of v.", mistake="P2"),
-            Wrong(
-                "mask ignored",
+            "keys for values": WrongAnswer(
+                {"@ v": "@ k"}, "the weights are multiplied with k instead of v.", mistake="P2"
+            ),
+            "mask ignored": WrongAnswer(
                 {"scores = scores.": "scores."},
                 "right without a mask; with one, your numbers don't change. (masked_fill gives a new tensor: scores = "
                 "scores.masked_fill(…).)",
                 mistake="M3",
             ),
-            Wrong(
-                "mask inverted",
+            "mask inverted": WrongAnswer(
                 {"~mask": "mask"},
                 "right without a mask; with one, you hide what may be seen. True = may attend, so masked_fill needs "
                 "~mask (or mask == 0).",
                 mistake="M1",
             ),
-            Wrong(
-                "mask zero",
-                {'float("-inf")': "0.0"},
-                "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.",
-                mistake="M8",
+            "mask zero": WrongAnswer(
+                {'float("-inf")': "0.0"}, "hidden scores become 0, and e⁰ = 1 is a share. Fill with −inf.", mistake="M8"
             ),
-            Wrong(
-                "mask added",
+            "mask added": WrongAnswer(
                 {'scores.masked_fill(~mask, float("-inf"))': "scores + mask"},
-                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is hidden.",
+                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is "
+                "hidden.",
                 mistake="M7",
             ),
-            Wrong(
-                "residual",
+            "residual": WrongAnswer(
                 {"return self": "return x + self"},
                 "x is added at the end. That belongs to the layer around attention, not here.",
             ),
-        ],
+        },
     },
     hints={
-        "merge": [
-            Message("merge undoes split: what came last there comes first here."),
-            Message("`heads.transpose(1, 2).flatten(2)`"),
-        ],
+        "merge": ["merge undoes split: what came last there comes first here.", "`heads.transpose(1, 2).flatten(2)`"],
         "MultiHeadAttention": [
-            Message(
-                "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, "
-                "−inf) if there is a mask; softmax; @ v; merge; self.out."
-            )
+            "forward: q, k, v = split(self.q(x), self.n_head), …; scores by √q.shape[-1]; masked_fill(~mask, −inf) if "
+            "there is a mask; softmax; @ v; merge; self.out."
         ],
     },
-    after=Message(
-        "This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you meet."
-    ),
-    doctor=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
-    seconds=30.0,  # of computing, the doctor's too
+    takeaway="This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you "
+    "meet.",
+    doctor_target=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
+    seconds=30.0,  # includes the doctor
 )

@@ -1,17 +1,16 @@
-"""Turning by multiplication with e^(iθ): the reference uses complex numbers, where a turn is one product."""
+"""Rotation compared with complex numbers, where it is a product with e^(iθ)."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ...attention.oracle import Array
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..module_questions import tensors
 from ..questions import calls
 
 _x = tensors(14)
-GIVEN = [
+INPUTS = [
     (_x(2, 4, 3, 6), torch.tensor([0, 1, 2])),
     (_x(1, 2, 4, 8), torch.tensor([5, 6, 7, 8])),
     (_x(1, 3, 3, 4), torch.tensor([0, 3, 9])),
@@ -23,107 +22,93 @@ GIVEN = [
 def right(x: Tensor, places: Tensor) -> Array:
     half = x.shape[-1] // 2
     points = x.numpy()[..., :half] + 1j * x.numpy()[..., half:]
-    turned = points * np.exp(1j * places.numpy()[:, None] * 10000.0 ** (-2 * np.arange(half) / x.shape[-1]))
-    return np.concatenate([turned.real, turned.imag], axis=-1)
+    rotated = points * np.exp(1j * places.numpy()[:, None] * 10000.0 ** (-2 * np.arange(half) / x.shape[-1]))
+    return np.concatenate([rotated.real, rotated.imag], axis=-1)
 
 
-def _length(got: Array, want: Array) -> dict[str, object]:
-    return {"got": float(np.linalg.norm(got[..., -1, :])), "want": float(np.linalg.norm(want[..., -1, :]))}
+def _last_norms(actual: Array, expected: Array) -> dict[str, object]:
+    return {"got": float(np.linalg.norm(actual[..., -1, :])), "want": float(np.linalg.norm(expected[..., -1, :]))}
 
 
 LESSON = Lesson(
-    questions=[calls("rotate", right, *given, names="x places", tolerance=3e-5) for given in GIVEN],
-    wrongs={
-        "rotate": [
-            Wrong(
-                "neighbours",
+    questions=[calls("rotate", right, *inputs, names="x places", tolerance=3e-5) for inputs in INPUTS],
+    wrong_answers={
+        "rotate": {
+            "neighbours": WrongAnswer(
                 {":half": "0::2", "half:": "1::2", "torch.cat": "torch.stack", "dim=-1)": "dim=-1).flatten(-2)"},
-                "you turn neighbours, (x₀, x₁), (x₂, x₃), …, as the first RoPE paper does. That works as well, but "
-                "not with weights made for the other way: here the pairs are (xᵢ, xᵢ₊D/2).",
+                "you rotate neighbours, (x₀, x₁), (x₂, x₃), …, as the first RoPE paper does. That works as well, but "
+                "not with weights made for the other layout: here the pairs are (xᵢ, xᵢ₊D/2).",
             ),
-            Wrong(
-                "neighbours to halves",
+            "neighbours to halves": WrongAnswer(
                 {":half": "0::2", "half:": "1::2"},
-                "a and b are taken from neighbours (x[..., ::2] and x[..., 1::2]), but put back as halves: the "
-                "numbers change places. Here a is the first half, x[..., :half], and b the second.",
+                "a and b are taken from neighbours (x[..., ::2] and x[..., 1::2]), but put back as halves: the numbers "
+                "change places. Here a is the first half, x[..., :half], and b the second.",
             ),
-            Wrong(
-                "backwards",
+            "backwards": WrongAnswer(
                 {"= places": "= -places"},
-                "you turn the other way: the signs of the sines are swapped. a' has the minus, b' the plus.",
+                "you rotate in the other direction: the signs of the sines are swapped. a' has the minus, b' the plus.",
             ),
-            Wrong(
-                "no minus",
+            "no minus": WrongAnswer(
                 {"cos - b": "cos + b"},
-                "this is no turn: lengths change, {got} instead of {want}. One of the two sines needs a minus: a' = "
-                "a·cos − b·sin.",
-                _length,
+                "this is not a rotation: lengths change, {got} instead of {want}. One of the two sines needs a minus: "
+                "a' = a·cos − b·sin.",
+                values=_last_norms,
             ),
-            Wrong(
-                "mixed tables",
+            "mixed tables": WrongAnswer(
                 {
                     "places[:, None] * frequencies": "(places[:, None] * frequencies).repeat_interleave(2, -1)",
                     "[a * cos - b * sin, b * cos + a * sin], dim=-1)": "[-b, a], dim=-1) * sin + x * cos",
                 },
                 "table and pairs don't agree: the angles are laid out for neighbours (0, 0, 1, 1, …) but the halves "
-                "are turned. The two numbers of a pair get different angles. For halves the table is [θ₀ … , θ₀ …], "
+                "are rotated. The two numbers of a pair get different angles. For halves the table is [θ₀ … , θ₀ …], "
                 "torch.cat([angles, angles], −1).",
                 mistake="R4",
             ),
-            Wrong(
-                "halved",
+            "halved": WrongAnswer(
                 {" * 2": ""},
                 "your exponent is i/D; 2i/D is right: over the D/2 pairs it runs from 0 to nearly 1 ({got} instead of "
                 "{want}).",
             ),
-            Wrong(
-                "doubled",
-                {" * 2": " * 4"},
-                "your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again.",
+            "doubled": WrongAnswer(
+                {" * 2": " * 4"}, "your exponent is 4i/D: arange(0, D, 2) is 2i already, don't double it again."
             ),
-            Wrong("base 1000", {"10000": "1000"}, "the base is 1000 in yours; 10000 is right."),
-            Wrong(
-                "counted",
+            "base 1000": WrongAnswer({"10000": "1000"}, "the base is 1000 in yours; 10000 is right."),
+            "counted": WrongAnswer(
                 {"= places": "= torch.arange(len(places))"},
                 "places isn't used: you count 0, 1, 2, … yourself. With a cache the words stand at 5, 6, 7, …, as "
                 "given.",
             ),
-            Wrong("from one", {"= places": "= (places + 1)"}, "place 0 isn't turned at all; yours is, by one step."),
-            Wrong(
-                "over heads",
+            "from one": WrongAnswer(
+                {"= places": "= (places + 1)"}, "place 0 isn't rotated at all; yours is, by one step."
+            ),
+            "over heads": WrongAnswer(
                 {"places[:, None] * frequencies": "(places[:, None] * frequencies)[:, None]"},
                 "the angles (N, 1, D/2) are lined up with the heads, not with the words. (N, D/2) fits the last two "
                 "axes of (B, H, N, D/2) by itself.",
                 mistake="R5",
             ),
-            Wrong(
-                "faster",
+            "faster": WrongAnswer(
                 {"10000 ** -": "10000 ** "},
-                "later pairs turn faster instead of slower: divide the place by 10000^(2i/D), or use a negative "
+                "later pairs rotate faster instead of slower: divide the place by 10000^(2i/D), or use a negative "
                 "exponent.",
             ),
-            Wrong(
-                "first half",
-                {"b * cos + a * sin": "b"},
-                "only the first half is turned; b' = b·cos θ + a·sin θ is missing.",
+            "first half": WrongAnswer(
+                {"b * cos + a * sin": "b"}, "only the first half is rotated; b' = b·cos θ + a·sin θ is missing."
             ),
-            Wrong(
-                "updated",
+            "updated": WrongAnswer(
                 {"return torch.cat([a * cos - b * sin": "a = a * cos - b * sin\n    return torch.cat([a"},
                 "b' is computed from the new a. Both need the old a and b: keep them until both are done.",
             ),
-        ],
+        },
     },
     hints={
         "rotate": [
-            Message("Three parts: D/2 frequencies, angles = places as a column × frequencies, then a and b turned."),
-            Message(
-                "`half = x.shape[-1] // 2`; a is `x[..., :half]`, b is `x[..., half:]`. `torch.arange(half) * 2 / "
-                "x.shape[-1]` is 2i/D."
-            ),
-            Message("`angles = places[:, None] * 10000 ** -(…)` is (N, D/2) and fits the last two axes of a and b."),
-            Message("`torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)`"),
-        ]
+            "Three parts: D/2 frequencies, angles = places as a column × frequencies, then a and b rotated.",
+            "`half = x.shape[-1] // 2`; a is `x[..., :half]`, b is `x[..., half:]`. `torch.arange(half) * 2 / "
+            "x.shape[-1]` is 2i/D.",
+            "`angles = places[:, None] * 10000 ** -(…)` is (N, D/2) and fits the last two axes of a and b.",
+            "`torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)`",
+        ],
     },
-    after=Message("Move all words by 100 places: every score stays the same. Try it with your function."),
+    takeaway="Move all words by 100 places: every score stays the same. Try it with your function.",
 )

@@ -1,11 +1,10 @@
-"""The scale, and what it does to the softmax."""
+"""The scale and its effect on the softmax."""
 
 import numpy as np
 
 from ...attention.oracle import Array, from_qkv
-from ...i18n import Message
 from ..exercises import scaling as solved
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 RNG = np.random.default_rng(3)
@@ -26,95 +25,82 @@ LESSON = Lesson(
         *(calls("scaled_scores", right, *pair, names="q k") for pair in PAIRS),
         *(calls("largest_weights", right_largest, *pair, names="q k") for pair in PAIRS),
     ],
-    wrongs={
-        "scaled_scores": [
-            Wrong(
-                "unscaled",
+    wrong_answers={
+        "scaled_scores": {
+            "unscaled": WrongAnswer(
                 lambda q, k: q @ k.T,
                 "your scores aren't scaled: {got}, and {want} is right. Divide by √d, d = q.shape[-1].",
                 mistake="S2",
             ),
-            Wrong(
-                "by d",
+            "by d": WrongAnswer(
                 lambda q, k: q @ k.T / q.shape[-1],
                 "you divided by d instead of √d (or by √d twice, which is the same): {got}, and {want} is right. The "
                 "variance of a score is d, its spread √d.",
             ),
-            Wrong(
-                "times root",
+            "times root": WrongAnswer(
                 lambda q, k: q @ k.T * np.sqrt(q.shape[-1]),
                 "your scores are d times too large: {got}, and {want} is right. You multiply by √d (or divide by "
                 "d**-0.5, which is the same). Divide by √d.",
                 mistake="S1",
             ),
-            Wrong(
-                "by keys",
+            "by keys": WrongAnswer(
                 lambda q, k: q @ k.T / np.sqrt(k.shape[0]),
                 "you divided by the root of the number of keys. d is how wide a query is: q.shape[-1].",
                 mistake="S4",
             ),
-            Wrong(
-                "by queries",
+            "by queries": WrongAnswer(
                 lambda q, k: q @ k.T / np.sqrt(q.shape[0]),
                 "you divided by the root of the number of queries (len(q)). d is how wide a query is: q.shape[-1].",
                 mistake="S4",
             ),
-            Wrong("squared", lambda q, k: q @ k.T / q.shape[-1] ** 2, "you divided by d². Divide by √d: d ** 0.5."),
-            Wrong(
-                "by lengths",
+            "squared": WrongAnswer(
+                lambda q, k: q @ k.T / q.shape[-1] ** 2, "you divided by d². Divide by √d: d ** 0.5."
+            ),
+            "by lengths": WrongAnswer(
                 lambda q, k: q @ k.T / (np.linalg.norm(q, axis=-1)[:, None] * np.linalg.norm(k, axis=-1)),
                 "these are cosines: you divided by the lengths of q and k. Attention divides every score by the same "
                 "number, √d.",
             ),
-            Wrong(
-                "softmax too",
+            "softmax too": WrongAnswer(
                 lambda q, k: solved.softmax(right(q, k)),
                 "your rows add up to 1: this is the softmax already. Here only the scaled scores are asked for.",
             ),
-        ],
-        "largest_weights": [
-            Wrong(
-                "swapped",
+        },
+        "largest_weights": {
+            "swapped": WrongAnswer(
                 {"plain, scaled": "scaled, plain"},
                 "the two numbers are right but the other way round: first without scaling, then with it.",
             ),
-            Wrong(
-                "after softmax",
+            "after softmax": WrongAnswer(
                 {"softmax(scaled_scores(q, k))": "softmax(q @ k.T) / np.sqrt(q.shape[-1])"},
-                "you took the softmax first and divided by √d afterwards: {got} instead of {want}. The weights then "
-                "no longer add up to 1. Scale the scores, then take the softmax.",
+                "you took the softmax first and divided by √d afterwards: {got} instead of {want}. The weights then no "
+                "longer add up to 1. Scale the scores, then take the softmax.",
                 mistake="S6",
             ),
-            Wrong(
-                "overall",
+            "overall": WrongAnswer(
                 {".max(-1).mean()": ".max()"},
-                "you took the largest weight of the whole table. Take the largest of each row, .max(-1), then the "
-                "mean of those.",
+                "you took the largest weight of the whole table. Take the largest of each row, .max(-1), then the mean "
+                "of those.",
             ),
-            Wrong(
-                "per key",
+            "per key": WrongAnswer(
                 {"-1": "0"},
                 "you took the maximum of each column, over the queries. A row belongs to a query: .max(-1).",
             ),
-            Wrong(
-                "of scores",
+            "of scores": WrongAnswer(
                 {"softmax": ""},
-                "{got} is no weight: those lie between 0 and 1. You took the maximum of the scores; the softmax comes "
-                "first.",
+                "{got} is not a weight: those lie between 0 and 1. You took the maximum of the scores; the softmax "
+                "comes first.",
             ),
-            Wrong(
-                "same twice",
+            "same twice": WrongAnswer(
                 {"q @ k.T": "scaled_scores(q, k)"},
                 "both your numbers are scaled. The first is for the plain scores, q @ k.T.",
             ),
-            Wrong(
-                "scaled twice",
+            "scaled twice": WrongAnswer(
                 {"softmax(scaled_scores(q, k))": "softmax(scaled_scores(q, k) / np.sqrt(q.shape[-1]))"},
                 "the first number is right; for the second the scores are divided by √d twice ({got} instead of "
                 "{want}). scaled_scores(q, k) has done it already: only the softmax is left.",
             ),
-            Wrong(
-                "one scale more",
+            "one scale more": WrongAnswer(
                 {
                     "q @ k.T": "scaled_scores(q, k)",
                     "softmax(scaled_scores(q, k))": "softmax(scaled_scores(q, k) / np.sqrt(q.shape[-1]))",
@@ -122,20 +108,16 @@ LESSON = Lesson(
                 "both your numbers are scaled once too often: the first is that of the scaled scores, the second is "
                 "scaled twice. First q @ k.T as it is, then scaled_scores(q, k).",
             ),
-        ],
+        },
     },
     hints={
         "scaled_scores": [
-            Message("d is the last size of q: q.shape[-1]."),
-            Message("np.sqrt(q.shape[-1]) is the number to divide by: one number for the whole table."),
-            Message("`return q @ k.T / np.sqrt(q.shape[-1])`"),
+            "d is the last size of q: q.shape[-1].",
+            "np.sqrt(q.shape[-1]) is the number to divide by: one number for the whole table.",
+            "`return q @ k.T / np.sqrt(q.shape[-1])`",
         ],
-        "largest_weights": [
-            Message("largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k).")
-        ],
+        "largest_weights": ["largest_weights: `softmax(q @ k.T).max(-1).mean()`, and the same of scaled_scores(q, k)."],
     },
-    after=Message(
-        "Without the root the softmax nearly picks one key and its gradient vanishes. `qkv lab scaling` draws "
-        "it for widths up to 1,024."
-    ),
+    takeaway="Without the root the softmax nearly picks one key and its gradient vanishes. `qkv lab scaling` draws it "
+    "for widths up to 1,024.",
 )

@@ -1,11 +1,10 @@
-"""Scores and cosines, on sizes that are all different."""
+"""Scores and cosines, with different sizes."""
 
 import numpy as np
 
 from ...attention.oracle import Array, from_qkv
-from ...i18n import Message
 from ..exercises import scores as solved
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 RNG = np.random.default_rng(2)
@@ -39,103 +38,87 @@ LESSON = Lesson(
         *(calls("scores", right_scores, *pair, names="q k") for pair in PAIRS),
         *(calls("cosines", right_cosines, *pair, names="q k") for pair in PAIRS),
     ],
-    wrongs={
-        "scores": [
-            Wrong(
-                "other way",
+    wrong_answers={
+        "scores": {
+            "other way": WrongAnswer(
                 lambda q, k: k @ q.T,
                 "your table is {shape}: rows are keys and columns queries. A row belongs to a query: Q·Kᵀ, not K·Qᵀ.",
             ),
-            Wrong(
-                "pairwise",
+            "pairwise": WrongAnswer(
                 lambda q, k: q * k,
                 "q * k multiplies number by number and adds nothing up. The dot product needs the sum over d, for "
-                "every pair: the sign is @.",
+                "every pair: the operator is @.",
             ),
-            Wrong(
-                "untransposed",
+            "untransposed": WrongAnswer(
                 lambda q, k: q @ k,
-                "q @ k wants the rows of k to be d long. Both q and k have d columns: transpose k, so that its keys "
-                "become columns.",
+                "q @ k needs k to have d rows. Both q and k have d columns: transpose k, so that its keys become "
+                "columns.",
             ),
-            Wrong(
-                "untransposed dot",
+            "untransposed dot": WrongAnswer(
                 lambda q, k: np.dot(q, k),
-                "np.dot(q, k) wants k to have d rows. Both q and k have d columns: transpose k, so that its keys "
+                "np.dot(q, k) needs k to have d rows. Both q and k have d columns: transpose k, so that its keys "
                 "become columns.",
             ),
-            Wrong(
-                "with itself",
-                lambda q, k: q @ q.T,
-                "your table is {shape}: q was multiplied with itself. The keys must be in it.",
+            "with itself": WrongAnswer(
+                lambda q, k: q @ q.T, "your table is {shape}: q was multiplied with itself. The keys must be in it."
             ),
-            Wrong(
-                "distances",
+            "distances": WrongAnswer(
                 lambda q, k: np.sqrt(((q[:, None] - k[None]) ** 2).sum(-1)),
                 "your numbers are distances |q − k|: small where they fit. A score is the dot product: large where "
                 "they fit.",
             ),
-            Wrong(
-                "scaled",
+            "scaled": WrongAnswer(
                 lambda q, k: q @ k.T / np.sqrt(q.shape[-1]),
                 "your scores are divided by √d already ({got} instead of {want}). That comes in the next exercise; "
                 "here the plain dot product.",
             ),
-        ],
-        "cosines": [
-            Wrong(
-                "uncut",
+        },
+        "cosines": {
+            "uncut": WrongAnswer(
                 lambda q, k: q @ k.T,
-                "{got} is no cosine: those lie between −1 and 1. Divide the score by the length of q and by the "
+                "{got} is not a cosine: those lie between −1 and 1. Divide the score by the length of q and by the "
                 "length of k.",
-                lambda got, want: {"got": float(got.flat[np.abs(got).argmax()])},
+                values=lambda actual, expected: {"got": float(actual.flat[np.abs(actual).argmax()])},
             ),
-            Wrong(
-                "whole norms",
+            "whole norms": WrongAnswer(
                 lambda q, k: q @ k.T / (np.linalg.norm(q) * np.linalg.norm(k)),
                 "np.linalg.norm without axis gives one length for the whole matrix, so all your cosines shrink alike. "
                 "Each row has its own length: axis=-1.",
             ),
-            Wrong(
-                "squared",
+            "squared": WrongAnswer(
                 lambda q, k: q @ k.T / ((q**2).sum(-1)[:, None] * (k**2).sum(-1)),
                 "you divided by the squared lengths: q and k in one direction then give 1/(|q|·|k|) instead of 1. The "
                 "root is missing.",
             ),
-            Wrong(
-                "query only",
+            "query only": WrongAnswer(
                 lambda q, k: q @ k.T / np.linalg.norm(q, axis=-1)[:, None],
-                "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k too.",
+                "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k "
+                "too.",
             ),
-            Wrong(
-                "key only",
+            "key only": WrongAnswer(
                 lambda q, k: q @ k.T / np.linalg.norm(k, axis=-1),
-                "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q too.",
+                "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q "
+                "too.",
             ),
-            Wrong(
-                "angles",
+            "angles": WrongAnswer(
                 lambda q, k: np.arccos(np.clip(solved.cosines(q, k), -1, 1)),
                 "these are the angles themselves, in radians ({got}). The cosine was asked for ({want}): leave arccos "
                 "out.",
             ),
-        ],
+        },
     },
     hints={
         "scores": [
-            Message("`a @ b` makes every dot product of a row of a with a column of b."),
-            Message("The keys are the rows of k; `k.T` has them as columns. So the scores are one `@`."),
-            Message("`q @ k.T`"),
+            "`a @ b` makes every dot product of a row of a with a column of b.",
+            "The keys are the rows of k; `k.T` has them as columns. So the scores are one `@`.",
+            "`q @ k.T`",
         ],
         "cosines": [
-            Message(
-                "Lengths: `np.linalg.norm(q, axis=-1)` is (N,) and the same of k is (M,). With `[:, None]` the first "
-                "becomes a column, (N, 1)."
-            ),
-            Message("cosines: `q @ k.T`, divided by |q| as a column × |k| as a row."),
+            "Lengths: `np.linalg.norm(q, axis=-1)` is (N,) and the same of k is (M,). With `[:, None]` the first "
+            "becomes a column, (N, 1).",
+            "cosines: `q @ k.T`, divided by |q| as a column × |k| as a row.",
         ],
     },
-    after=Message(
-        "A long key gets a high score from everyone, whatever its direction: that is why models normalise "
-        "what comes in."
-    ),
+    takeaway="A long key gets a high score from everyone, whatever its direction: that is why models normalise what "
+    "comes in.",
 )

@@ -4,15 +4,14 @@ import numpy as np
 
 from ...attention.oracle import Array
 from ...attention.oracle import softmax as right
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
-from ..questions import calls, row
+from ..lesson import Lesson, WrongAnswer
+from ..questions import calls, format_row
 
 RNG = np.random.default_rng(4)
 HUGE = np.array([[1000.0, 999.0, 0.0], [3.0, 1.0, 2.0]])
 APART = np.array([[900.0, 901.0], [-900.0, -902.0]])
 HIDDEN = np.array([[1.0, -np.inf, 2.0, 0.0], [-np.inf, -np.inf, 0.5, -np.inf]])
-GIVEN = [
+INPUTS = [
     RNG.normal(size=(3, 5)),
     RNG.normal(size=(2, 3, 4)) * 3,
     RNG.normal(size=(4, 4)),
@@ -23,114 +22,101 @@ GIVEN = [
 ]
 
 
-def _bad(got: Array, want: Array) -> dict[str, object]:
-    where = ~np.isfinite(got).all(-1)
-    return {"row": row(got[where][0]), "want": row(want[where][0])} if where.any() else {"row": "", "want": ""}
+def _nonfinite_row(actual: Array, expected: Array) -> dict[str, object]:
+    rows = ~np.isfinite(actual).all(-1)
+    if not rows.any():
+        return {"row": "", "want": ""}
+    return {"row": format_row(actual[rows][0]), "want": format_row(expected[rows][0])}
 
 
 LESSON = Lesson(
-    questions=[calls("softmax", right, x, names="x", shown=f"x {x.shape}") for x in GIVEN[:4]]
+    questions=[calls("softmax", right, x, names="x", description=f"x {x.shape}") for x in INPUTS[:4]]
     + [
-        calls("softmax", right, HIDDEN, names="x", shown="x = [[1, −inf, 2, 0], [−inf, −inf, 0.5, −inf]]"),
-        calls("softmax", right, APART, names="x", shown="x = [[900, 901], [−900, −902]]"),
-        calls("softmax", right, HUGE, names="x", shown="x = [[1000, 999, 0], [3, 1, 2]]"),
+        calls("softmax", right, HIDDEN, names="x", description="x = [[1, −inf, 2, 0], [−inf, −inf, 0.5, −inf]]"),
+        calls("softmax", right, APART, names="x", description="x = [[900, 901], [−900, −902]]"),
+        calls("softmax", right, HUGE, names="x", description="x = [[1000, 999, 0], [3, 1, 2]]"),
     ],
-    wrongs={
-        "softmax": [
-            Wrong(
-                "unstable",
+    wrong_answers={
+        "softmax": {
+            "unstable": WrongAnswer(
                 {" - x.max(-1, keepdims=True)": ""},
                 "small numbers come out right, but here your row is {row} and {want} is right: e to such a power is "
-                "more than a float can hold. Take the row's maximum off before np.exp.",
-                _bad,
+                "more than a float can hold. Subtract the row's maximum before np.exp.",
+                values=_nonfinite_row,
                 mistake="X5",
             ),
-            Wrong(
-                "NaN covered",
+            "NaN covered": WrongAnswer(
                 {
                     " - x.max(-1, keepdims=True)": "",
                     "powers / powers.sum(-1, keepdims=True)": "np.nan_to_num(powers / powers.sum(-1, keepdims=True))",
                 },
                 "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num "
-                "makes 0 of the NaN. That hides the fault and loses the row. Take the row's maximum off before "
-                "np.exp, and no NaN arises.",
+                "makes 0 of the NaN. That hides the fault and loses the row. Subtract the row's maximum before np.exp, "
+                "and no NaN arises.",
             ),
-            Wrong(
-                "over middle",
+            "over middle": WrongAnswer(
                 {"-1": "-2 if x.ndim > 1 else -1"},
                 "one of your rows adds up to {sum}: your columns add up to 1. You went over the axis before the last, "
                 "the queries; shares are taken over the keys, the last axis.",
             ),
-            Wrong(
-                "over rows",
+            "over rows": WrongAnswer(
                 {"-1": "0"},
                 "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. Each row is on its own: "
                 "axis=-1.",
                 mistake="X1",
             ),
-            Wrong(
-                "over all",
+            "over all": WrongAnswer(
                 {"-1, keepdims=True": ""},
                 "the whole table adds up to 1, and a row only to {sum}: max() and sum() without an axis go over "
                 "everything. Give axis=-1.",
             ),
-            Wrong(
-                "own max, all sum",
+            "own max, all sum": WrongAnswer(
                 {"powers.sum(-1, keepdims=True)": "powers.sum()"},
-                "a row of yours adds up to {sum}: the maximum is each row's own, but sum() goes over everything. Give "
-                "it axis=-1, keepdims=True.",
+                "one of your rows adds up to {sum}: the maximum is each row's own, but sum() goes over everything. "
+                "Give it axis=-1, keepdims=True.",
             ),
-            Wrong(
-                "axis one",
+            "axis one": WrongAnswer(
                 {"-1": "1"},
                 "with two axes this is right, with three or one it isn't: axis 1 is the last only of a matrix. Write "
                 "axis=-1, the last of any array.",
             ),
-            Wrong(
-                "one maximum",
+            "one maximum": WrongAnswer(
                 {"x.max(-1, keepdims=True)": "x.max()"},
-                "you took off one maximum, of the whole table. The other row lies 1,800 below it: all its powers "
-                "become 0, and 0/0 is NaN ({row}; {want} is right). Take off each row's own: x.max(-1, "
+                "you subtracted one maximum, that of the whole table. The other row lies 1,800 below it: all its "
+                "powers become 0, and 0/0 is NaN ({row}; {want} is right). Subtract each row's own: x.max(-1, "
                 "keepdims=True).",
-                _bad,
+                values=_nonfinite_row,
             ),
-            Wrong(
-                "no sum",
+            "no sum": WrongAnswer(
                 {" / powers.sum(-1, keepdims=True)": ""},
                 "one of your rows adds up to {sum}: the powers are right, now divide by their sum along the row.",
             ),
-            Wrong(
-                "by largest",
+            "by largest": WrongAnswer(
                 {" - x.max(-1, keepdims=True)": "", "powers.sum": "powers.max"},
                 "one of your rows adds up to {sum}: you divide by the largest power. Divide by the sum.",
             ),
-            Wrong(
-                "no exp",
+            "no exp": WrongAnswer(
                 lambda x: x / x.sum(-1, keepdims=True),
-                "x divided by its sum gives {got} where {want} is right: the powers are missing. Shares must come "
-                "from np.exp(x), which is never negative.",
+                "x divided by its sum gives {got} where {want} is right: the powers are missing. Shares must come from "
+                "np.exp(x), which is never negative.",
             ),
-            Wrong(
-                "shifted, no exp",
+            "shifted, no exp": WrongAnswer(
                 {"np.exp": ""},
-                "your largest number gets the share 0: the maximum was taken off, but np.exp is missing after it.",
+                "your largest number gets the share 0: the maximum was subtracted, but np.exp is missing after it.",
             ),
-            Wrong(
-                "minus mean",
+            "minus mean": WrongAnswer(
                 {"x.max": "x.mean"},
-                "taking off the mean instead of the maximum leaves room to overflow, and with −inf in the row the "
-                "mean is −inf: your row is {row}, and {want} is right. Take off the maximum.",
-                _bad,
+                "subtracting the mean instead of the maximum leaves room to overflow, and with −inf in the row the "
+                "mean is −inf: your row is {row}, and {want} is right. Subtract the maximum.",
+                values=_nonfinite_row,
             ),
-            Wrong(
-                "plus max",
+            "plus max": WrongAnswer(
                 {"x - ": "x + "},
-                "you add the maximum instead of taking it off, so the powers grow: your row is {row}, and {want} is "
+                "you add the maximum instead of subtracting it, so the powers grow: your row is {row}, and {want} is "
                 "right. x − max.",
-                _bad,
+                values=_nonfinite_row,
             ),
-            Wrong(
-                "log softmax",
+            "log softmax": WrongAnswer(
                 {
                     "np.exp": "",
                     "powers / powers.sum(-1, keepdims=True)": "powers - np.log(np.exp(powers).sum(-1, keepdims=True))",
@@ -138,26 +124,21 @@ LESSON = Lesson(
                 "your numbers are negative: this is the logarithm of the softmax ({got}). The shares themselves are "
                 "asked for ({want}).",
             ),
-            Wrong(
-                "no keepdims",
+            "no keepdims": WrongAnswer(
                 {", keepdims=True": ""},
                 "x.max(-1) has one axis less than x, so NumPy lines it up with the wrong axis, or can't at all. Keep "
                 "it as a column: x.max(-1, keepdims=True), and the same for the sum.",
             ),
-        ],
+        },
     },
     hints={
         "softmax": [
-            Message("Three lines: take off the maximum, np.exp, divide by the sum."),
-            Message(
-                "Maximum and sum are each row's own: give axis=-1, and keepdims=True, so that (3, 5) and (3, 1) fit "
-                "together."
-            ),
-            Message("`powers = np.exp(x - x.max(-1, keepdims=True))`"),
-        ]
+            "Three lines: subtract the maximum, np.exp, divide by the sum.",
+            "Maximum and sum are each row's own: give axis=-1, and keepdims=True, so that (3, 5) and (3, 1) fit "
+            "together.",
+            "`powers = np.exp(x - x.max(-1, keepdims=True))`",
+        ],
     },
-    after=Message(
-        "Every library does it this way; flash attention even keeps a running maximum, because it never sees "
-        "the whole row at once."
-    ),
+    takeaway="Every library does it this way; flash attention even keeps a running maximum, because it never sees the "
+    "whole row at once.",
 )

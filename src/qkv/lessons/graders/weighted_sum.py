@@ -1,10 +1,9 @@
-"""Weights times values, and with it all of attention."""
+"""Weights times values, and the whole of attention."""
 
 import numpy as np
 
 from ...attention.oracle import Array, from_qkv, softmax
-from ...i18n import Message
-from ..lesson import Lesson, Wrong
+from ..lesson import Lesson, WrongAnswer
 from ..questions import calls
 
 RNG = np.random.default_rng(5)
@@ -31,125 +30,105 @@ def right(q: Array, k: Array, v: Array) -> Array:
 LESSON = Lesson(
     questions=[
         *(calls("weighted_sum", right_sum, *pair, names="weights v") for pair in MIXES),
-        *(calls("attention", right, *three, names="q k v") for three in TRIPLES),
+        *(calls("attention", right, *triple, names="q k v") for triple in TRIPLES),
     ],
-    wrongs={
-        "weighted_sum": [
-            Wrong(
-                "turned",
+    wrong_answers={
+        "weighted_sum": {
+            "turned": WrongAnswer(
                 lambda weights, v: weights.T @ v,
-                "you multiply the transposed weights: each key then adds up what queries gave it. Row i of the "
-                "weights belongs to query i, so weights @ v, without .T.",
+                "you multiply the transposed weights: each key then adds up what queries gave it. Row i of the weights "
+                "belongs to query i, so weights @ v, without .T.",
             ),
-            Wrong(
-                "mean of values",
+            "mean of values": WrongAnswer(
                 lambda weights, v: np.repeat(v.mean(0, keepdims=True), len(weights), 0),
                 "every query gets the plain mean of the values: the weights aren't used.",
             ),
-            Wrong(
-                "divided",
+            "divided": WrongAnswer(
                 lambda weights, v: weights @ v / len(v),
                 "your numbers are the right ones divided by the number of keys ({got} instead of {want}). The weights "
                 "add up to 1 already: their sum is a mean, nothing is left to divide.",
             ),
-            Wrong(
-                "strongest",
+            "strongest": WrongAnswer(
                 lambda weights, v: v[weights.argmax(-1)],
-                "each query takes the value of its strongest key alone. Softmax was meant to be soft: all values, "
-                "each times its weight.",
+                "each query takes the value of its strongest key alone. Softmax was meant to be soft: all values, each "
+                "times its weight.",
             ),
-            Wrong(
-                "other side",
+            "other side": WrongAnswer(
                 lambda weights, v: v.T @ weights.T,
-                "your output is {shape}, turned over: the outputs stand in columns. Put the weights in front: weights "
-                "@ v is {right}.",
+                "your output is {shape}, transposed: the outputs stand in columns. Put the weights in front: weights @ "
+                "v is {right}.",
             ),
-            Wrong(
-                "elementwise",
+            "elementwise": WrongAnswer(
                 lambda weights, v: weights * v,
                 "weights * v multiplies number by number and adds nothing up. Each output is a sum over all values: "
                 "weights @ v.",
             ),
-        ],
-        "attention": [
-            Wrong(
-                "unscaled",
+        },
+        "attention": {
+            "unscaled": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T) @ v,
-                "your numbers are those of attention without the scale ({got} instead of {want}): divide the scores "
-                "by √d before the softmax.",
+                "your numbers are those of attention without the scale ({got} instead of {want}): divide the scores by "
+                "√d before the softmax.",
                 mistake="S2",
             ),
-            Wrong(
-                "by d",
+            "by d": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / q.shape[-1]) @ v,
                 "your scores are divided by d, not by √d: the weights come out too even ({got} instead of {want}).",
             ),
-            Wrong(
-                "by value width",
+            "by value width": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(v.shape[-1])) @ v,
                 "you scale by the width of v. The scores are sums over the width of q and k: d = q.shape[-1].",
             ),
-            Wrong(
-                "by keys",
+            "by keys": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(len(k))) @ v,
                 "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1].",
                 mistake="S4",
             ),
-            Wrong(
-                "by queries",
+            "by queries": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(len(q))) @ v,
                 "you scale by the root of the number of queries, len(q). d is how many numbers a query has: "
                 "q.shape[-1].",
                 mistake="S4",
             ),
-            Wrong(
-                "no softmax",
+            "no softmax": WrongAnswer(
                 {"softmax": ""},
                 "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V, and grow with the scores ({got} instead of "
                 "{want}).",
                 mistake="X6",
             ),
-            Wrong(
-                "softmax first",
+            "softmax first": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T) / np.sqrt(q.shape[-1]) @ v,
                 "you divide by √d after the softmax, so your outputs are too small ({got} instead of {want}) and too "
                 "sharp. Scale the scores first.",
             ),
-            Wrong(
-                "over queries",
+            "over queries": WrongAnswer(
                 {"q @ k.T": "k @ q.T", "weights, v": "weights.T, v"},
                 "your softmax runs over the queries: each column adds up to 1, not each row. It must run over the "
                 "keys, the last axis.",
                 mistake="X1",
             ),
-            Wrong(
-                "keys for values",
+            "keys for values": WrongAnswer(
                 {"weights, v": "weights, k"},
                 "the weights are multiplied with k. Keys are for finding, values for taking home: weights @ v.",
                 mistake="P1",
             ),
-            Wrong(
-                "only weights",
-                {"weighted_sum(weights, v)": "weights"},
-                "these are the weights, {shape}. One step is left: times v.",
+            "only weights": WrongAnswer(
+                {"weighted_sum(weights, v)": "weights"}, "these are the weights, {shape}. One step is left: times v."
             ),
-            Wrong(
-                "softmax of output",
+            "softmax of output": WrongAnswer(
                 {"softmax": "", "return weighted_sum(weights, v)": "return softmax(weighted_sum(weights, v))"},
-                "you took the softmax after multiplying with v. It belongs on the scores: softmax(Q·Kᵀ/√d), then "
-                "times v.",
+                "you took the softmax after multiplying with v. It belongs on the scores: softmax(Q·Kᵀ/√d), then times "
+                "v.",
             ),
-        ],
+        },
     },
     hints={
         "weighted_sum": [
-            Message("Row times matrix: one query's weights (M,) times v (M, e) is (e,)."),
-            Message("weighted_sum is a single `@`."),
+            "Row times matrix: one query's weights (M,) times v (M, e) is (e,).",
+            "weighted_sum is a single `@`.",
         ],
-        "attention": [Message("attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum.")],
+        "attention": ["attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum."],
     },
-    after=Message(
-        'This is the formula of “Attention is all you need”, complete. `qkv steps "The cat sat"` prints every '
-        "number of it."
-    ),
+    takeaway='This is the formula of “Attention is all you need”, complete. `qkv steps "The cat sat"` prints every '
+    "number of it.",
 )
