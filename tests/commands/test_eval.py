@@ -88,7 +88,7 @@ def test_pairs_are_listed_in_order_with_every_score(call, shelf):
         call("eval", "--model", shelf / "translate", "--pairs", file, "--beam", 2, "--most", 8, "--json")[1]
     )
     assert [(each["line"], each["source"], each["target"]) for each in content["each"]] == pairs
-    assert [each["said"] for each in content["each"]] == [pair.said for pair in score.pairs]
+    assert [each["said"] for each in content["each"]] == [pair.translation for pair in score.pairs]
     assert (
         content["bleu"]["score"] == score.bleu.score
         and content["exact_match"] == score.exact

@@ -114,7 +114,7 @@ def test_the_numbers_are_those_of_their_definitions():
     model = classifier()
     texts = [(line, chr(97 + line % 26) * (1 + line % 7), "abc"[line % 3]) for line in range(1, 61)]
     score = score_labels(model, Bytes.make(), texts)
-    said = np.array([score.said(line) for line in score.lines])
+    said = np.array([score.predicted(line) for line in score.lines])
     right = np.array([label for _, _, label in texts])
     assert [line.line for line in score.lines] == list(range(1, 61)), "the order of the file"
     assert score.accuracy == (said == right).mean()

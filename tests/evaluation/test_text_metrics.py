@@ -234,7 +234,7 @@ def test_the_loss_of_pairs_is_transformers(name, dtype, opened, monkeypatch):
         assert len(pair.nats) == labels.numel() and abs(pair.loss - expected) < 10 * TIGHT[dtype]
         total, count = total + expected * labels.numel(), count + labels.numel()
     assert abs(score.loss - total / count) < TIGHT[dtype]
-    assert score.spelled == sum(len(target.encode()) for _, _, target in PAIRS)
+    assert score.n_bytes == sum(len(target.encode()) for _, _, target in PAIRS)
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -248,8 +248,8 @@ def test_what_is_said_is_what_transformers_says(name, width, opened, monkeypatch
     for pair in score.pairs:
         ids = torch.tensor([[*TOKENIZER.encode(pair.source), EOS]])
         ids_out = theirs.generate(ids, num_beams=width, do_sample=False, max_new_tokens=6)[0].tolist()[1:]
-        assert pair.said == TOKENIZER.decode(ids_out[: ids_out.index(EOS)] if EOS in ids_out else ids_out)
-    said, wanted = [pair.said for pair in score.pairs], [pair.target for pair in score.pairs]
+        assert pair.translation == TOKENIZER.decode(ids_out[: ids_out.index(EOS)] if EOS in ids_out else ids_out)
+    said, wanted = [pair.translation for pair in score.pairs], [pair.target for pair in score.pairs]
     assert score.bleu.score == sacrebleu.corpus_bleu(said, [wanted]).score
     assert score.chrf.score == sacrebleu.corpus_chrf(said, [wanted]).score
 
@@ -302,7 +302,7 @@ def test_bits_per_byte_are_of_the_text_and_not_of_its_tokens():
             parameter.data.zero_()
         score = score_text(model, tokenizer, text)
         left = len(text[1:].encode()) if each is None else len(text.encode()) - each
-        assert score.spelled == left  # the first token has nothing before it
+        assert score.n_bytes == left  # the first token has nothing before it
         assert math.isclose(score.bits_per_byte, len(score.nats) * math.log2(tokenizer.vocab) / left, rel_tol=1e-6)
 
 
@@ -314,7 +314,7 @@ def test_what_the_tokenizer_puts_before_a_text_is_read_and_takes_no_byte_away(tm
         single="[BOS] $A", special_tokens=[("[BOS]", int(tokenizer.bos))]
     )
     score = score_text(small(tokenizer), tokenizer, "abc")
-    assert score.ids == (tokenizer.bos, *b"abc") and len(score.nats) == score.spelled == 3
+    assert score.ids == (tokenizer.bos, *b"abc") and len(score.nats) == score.n_bytes == 3
 
 
 def test_letters_that_the_tokenizer_loses_are_told():

@@ -29,7 +29,7 @@ from qkv import Transformer, masks
 from qkv.formats.families import FAMILIES, from_hf, to_hf
 from qkv.formats.families.bert import ROBERTA
 from qkv.formats.hf_export import export
-from qkv.generation.decode_step import fits
+from qkv.generation.decode_step import can_step
 from qkv.generation.decoding import generate
 from qkv.model.mixture import Experts
 
@@ -893,7 +893,7 @@ def test_the_same_greedy_words_of_an_encoder_decoder(name, cached, read):
     rows = [row[real].tolist() for row, real in zip(source, mask, strict=True)]
     assert generate(model, [[start]] * 3, most=12, source=rows, cache=cached, repetition_penalty=5.0) == expected
     if model.config.position != "relative":  # those take the flat road, on which the sums run in another order
-        assert fits(model, model.new_cache(1, 3, memory=2))
+        assert can_step(model, model.new_cache(1, 3, memory=2))
 
 
 def loaded(folder):

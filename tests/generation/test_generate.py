@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from qkv import record
 from qkv.generation import decoding as module
-from qkv.generation.decode_step import fits
+from qkv.generation.decode_step import can_step
 from qkv.generation.decoding import complete, fill, generate, stream, translate, translate_ids, until
 from qkv.generation.prefill import Reading
 from qkv.generation.sampling import Sampling, draws
@@ -101,7 +101,7 @@ def test_the_flat_step_is_the_model(name, prompts, kind):
     model = make(name, kind)
     source = dict(source=SOURCES[:2]) if kind == "encoder-decoder" else {}
     flat, plain = (Reading(model, prompts, most=4, **source) for _ in range(2))
-    assert fits(model, flat.cache) == (name in FLAT)  # where it doesn't, speed is lost in silence
+    assert can_step(model, flat.cache) == (name in FLAT)  # where it doesn't, speed is lost in silence
     plain._step = None
     for tokens in words(4, 2, seed=3):
         for reading in (flat, plain):
@@ -112,7 +112,7 @@ def test_the_flat_step_is_the_model(name, prompts, kind):
 def test_a_block_with_a_part_of_its_own_is_not_stepped_flat():
     model = make("rotary")
     model.decoder[1].attention.extra = torch.nn.Linear(2, 2)
-    assert not fits(model, model.new_cache(1, 4))
+    assert not can_step(model, model.new_cache(1, 4))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=5))

@@ -30,9 +30,9 @@ def run(options: argparse.Namespace) -> int:
     if rows is not None and options.json:
         raise Problem("{option} goes with one text, not with lines: leave it out", option="--json")
     model, tokenizer = open_model(options.model, "classify", yes=options.yes)
-    from ..evaluation.classification import classify, probabilities, refuse_others, text_ids
+    from ..evaluation.classification import classify, probabilities, require_classifier, text_ids
 
-    refuse_others(model)
+    require_classifier(model)
     labels = model.config.output.labels
     if rows is not None:
 

@@ -103,7 +103,7 @@ def _text(options: argparse.Namespace) -> int:
         print(f"{loss:8.3f}  {show(text)}")
     if pieces:
         print()
-    size = dict(tokens=len(score.nats), bytes=score.spelled)
+    size = dict(tokens=len(score.nats), bytes=score.n_bytes)
     echo("{model} on {name}: {tokens:,} tokens, {bytes:,} bytes", model=options.model, name=name, **size)
     _print_losses(score)
     if score.windows > 1:
@@ -145,9 +145,9 @@ def _pairs(options: argparse.Namespace) -> int:
 
     pairs, problems = sift_pairs(store.locate(options.pairs))
     model, tokenizer = open_any(options.model, yes=options.yes, words=True)
-    from ..evaluation.classification import tells_apart
+    from ..evaluation.classification import is_classifier
 
-    if tells_apart(model):
+    if is_classifier(model):
         return _labels(options, model, tokenizer, pairs, problems)
     from ..tracing.record.model_protocol import model_of
 
@@ -212,7 +212,14 @@ def _pairs_as_json(
         **{name: None if metric is None else vars(metric) for name, metric in metrics.items()},
         "skipped": _skipped(problems),
         "each": [
-            {"line": p.line, "source": p.source, "target": p.target, "said": p.said, "loss": p.loss, "cut": p.cut}
+            {
+                "line": p.line,
+                "source": p.source,
+                "target": p.target,
+                "said": p.translation,
+                "loss": p.loss,
+                "cut": p.cut,
+            }
             for p in score.pairs
         ],
     }
@@ -220,8 +227,8 @@ def _pairs_as_json(
 
 def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> None:
     for pair in score.pairs if options.each else ():
-        right = pair.said.strip() == pair.target.strip()
-        print(f"{pair.line:6}  {pair.loss:7.3f}  {'✓' if right else '✗'}  {pair.source} → {pair.said}")
+        right = pair.translation.strip() == pair.target.strip()
+        print(f"{pair.line:6}  {pair.loss:7.3f}  {'✓' if right else '✗'}  {pair.source} → {pair.translation}")
         if not right:
             print(f"{'':18}  {say('expected: {target}', target=pair.target)}")
     if options.each:
@@ -232,7 +239,7 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
         name=options.pairs,
         pairs=len(score.pairs),
         tokens=len(score.nats),
-        bytes=score.spelled,
+        bytes=score.n_bytes,
     )
     _print_losses(score)
     for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
@@ -271,13 +278,13 @@ def _labels(
         content |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
         content["skipped"] = _skipped(problems)
         content["each"] = [
-            {"line": each.line, "text": each.text, "label": each.label, "said": score.said(each)}
+            {"line": each.line, "text": each.text, "label": each.label, "said": score.predicted(each)}
             | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
             for each in score.lines
         ]
         return _print_json(content, problems)
     for each in score.lines if options.each else ():
-        predicted = score.said(each)
+        predicted = score.predicted(each)
         share = each.shares[score.labels.index(predicted)]
         right = "✓" if predicted == each.label else f"✗ {say('expected: {target}', target=each.label)}"
         print(f"{each.line:6}  {share:6.1%}  {predicted}  {right}  {each.text}")
@@ -304,7 +311,7 @@ def _table(rows: list[list[str]]) -> None:
 
 def _numbers(score: "Losses") -> dict[str, float]:
     numbers = {"loss": score.loss, "perplexity": score.perplexity, "bits_per_byte": score.bits_per_byte}
-    return {"tokens": len(score.nats), "bytes": score.spelled, **numbers}
+    return {"tokens": len(score.nats), "bytes": score.n_bytes, **numbers}
 
 
 def _print_losses(score: "Losses") -> None:

@@ -35,15 +35,15 @@ def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> 
     >>> [sorted(each) for each in classify(model, Bytes.make(), ["很好看"])]
     [['bad', 'good']]
     """
-    rows = [text_ids(model, tokenizer, text) for text in texts]
-    shares = in_batches(rows, len, lambda some: probabilities(model, some).tolist())
+    token_rows = [text_ids(model, tokenizer, text) for text in texts]
+    rows_ = in_batches(token_rows, len, lambda batch: probabilities(model, batch).tolist())
     labels = model.config.output.labels
-    return [dict(sorted(zip(labels, row, strict=True), key=lambda each: -each[1])) for row in shares]
+    return [dict(sorted(zip(labels, row, strict=True), key=lambda each: -each[1])) for row in rows_]
 
 
 def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text as a classifier reads them."""
-    refuse_others(model)
+    require_classifier(model)
     tokens = tokenizer.encode(text)
     ids = tokenizer.frame(tokens)
     if not text.strip() or not ids:
@@ -74,14 +74,14 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     return ids
 
 
-def tells_apart(model: object) -> TypeGuard[Transformer]:
+def is_classifier(model: object) -> TypeGuard[Transformer]:
     """Is this a model of ours that gives labels to texts?"""
     return isinstance(model, Transformer) and model.config.output.head == "classes"
 
 
-def refuse_others(model: object) -> None:
+def require_classifier(model: object) -> None:
     """Refuse a model that knows no labels."""
-    if not tells_apart(model):
+    if not is_classifier(model):
         raise Problem(
             "this model tells no labels: teach an encoder some, as in  qkv train classify --pairs reviews.tsv --from minilm"
         )
@@ -95,7 +95,7 @@ def probabilities(model: Transformer, rows: Sequence[Sequence[int]]) -> Tensor:
         return model(ids, mask=rule).double().softmax(-1).cpu()
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     """A line of a file: its text, the label it should have, and the probability of each label."""
 
     line: int
@@ -119,10 +119,10 @@ class ClassScore:
     """How a classifier does on texts whose labels are known; `problems` are lines that were left out, and why."""
 
     labels: tuple[str, ...]
-    lines: tuple[Labelled, ...]
+    lines: tuple[LabelledText, ...]
     problems: tuple[tuple[int, Problem], ...]
 
-    def said(self, line: Labelled) -> str:
+    def predicted(self, line: LabelledText) -> str:
         """The likeliest label."""
         return self.labels[int(np.argmax(line.shares))]
 
@@ -148,12 +148,14 @@ class ClassScore:
     @property
     def classes(self) -> list[ClassNumbers]:
         """Each label by itself; a share of nothing is 0."""
-        table, found = self.confusion, []
+        table, numbers = self.confusion, []
         for i, label in enumerate(self.labels):
-            hit, told, there = int(table[i, i]), int(table[:, i].sum()), int(table[i].sum())
-            f1 = 2 * hit / max(told + there, 1)
-            found.append(ClassNumbers(label, there, hit / max(told, 1), hit / max(there, 1), f1))
-        return found
+            correct, predicted_count, actual_count = int(table[i, i]), int(table[:, i].sum()), int(table[i].sum())
+            f1 = 2 * correct / max(predicted_count + actual_count, 1)
+            numbers.append(
+                ClassNumbers(label, actual_count, correct / max(predicted_count, 1), correct / max(actual_count, 1), f1)
+            )
+        return numbers
 
     @property
     def macro_f1(self) -> float:
@@ -177,9 +179,9 @@ def score_labels(
     >>> score.accuracy, score.confusion.tolist(), [line for line, problem in score.problems]
     (0.5, [[0, 1], [0, 1]], [3])
     """
-    refuse_others(model)
+    require_classifier(model)
     labels = model.config.output.labels
-    ready: list[tuple[int, str, str, list[int]]] = []
+    readable: list[tuple[int, str, str, list[int]]] = []
     problems: list[tuple[int, Problem]] = []
     for line, text, label in lines:
         try:
@@ -189,22 +191,22 @@ def score_labels(
                     label=repr(label),
                     labels=all_of(labels),
                 )
-            ready.append((line, text, label, text_ids(model, tokenizer, text)))
+            readable.append((line, text, label, text_ids(model, tokenizer, text)))
         except Problem as problem:
             problems.append((line, problem))
-    if not ready:
+    if not readable:
         if problems:
             first, why = problems[0]
             raise Problem("line {line}: {problem}", line=first, problem=why)
         raise Problem("there are no texts with labels: give at least one")
     done = 0
 
-    def answer(some: list[tuple[int, str, str, list[int]]]) -> list[Labelled]:
+    def answer(batch: list[tuple[int, str, str, list[int]]]) -> list[LabelledText]:
         nonlocal done
-        shares = probabilities(model, [ids for *_, ids in some]).tolist()
-        done += len(some)
+        shares = probabilities(model, [ids for *_, ids in batch]).tolist()
+        done += len(batch)
         if progress is not None:
-            progress(done, len(ready))
-        return [Labelled(*each[:3], tuple(row)) for each, row in zip(some, shares, strict=True)]
+            progress(done, len(readable))
+        return [LabelledText(*each[:3], tuple(row)) for each, row in zip(batch, shares, strict=True)]
 
-    return ClassScore(labels, tuple(in_batches(ready, lambda each: len(each[3]), answer)), tuple(problems))
+    return ClassScore(labels, tuple(in_batches(readable, lambda each: len(each[3]), answer)), tuple(problems))

@@ -32,7 +32,7 @@ from ..i18n import Notice, Problem, pip_install
 from ..text.tokenizer import Tokenizer
 from .token_losses import Scorer, scorer_of
 
-UNSAID = 2048  # tokens of a window, where neither the model nor anybody else says how many
+DEFAULT_CONTEXT = 2048  # tokens of a window, where neither the model nor anybody else says how many
 Progress = Callable[[int, int], object]
 HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
@@ -63,7 +63,7 @@ class Losses:
     """Nats of some tokens, and how many bytes of UTF-8 they spell."""
 
     nats: np.ndarray  # a number per token
-    spelled: int
+    n_bytes: int
 
     @property
     def loss(self) -> float:
@@ -78,7 +78,7 @@ class Losses:
     @property
     def bits_per_byte(self) -> float:
         """Bits per byte of the text itself: the one number that doesn't depend on how a tokenizer cuts."""
-        return float(self.nats.sum()) / math.log(2) / max(self.spelled, 1)
+        return float(self.nats.sum()) / math.log(2) / max(self.n_bytes, 1)
 
 
 @dataclass(frozen=True)
@@ -134,19 +134,19 @@ def score_text(
         )
     _note_unknown(tokenizer, bare)
     context, stride = _sizes(scorer, len(ids), context, stride)
-    row, found, count = torch.tensor(ids), [], 0
+    row, nats, count = torch.tensor(ids), [], 0
     for batch in _batches(windows(len(ids), context, stride), max(TOKENS // context, 1)):
         rows = torch.stack([row[window.start : window.end + 1] for window in batch])  # (B, N + 1)
-        found.append(scorer.next_tokens(rows, batch[0].end + 1 - batch[0].first).flatten())
+        nats.append(scorer.next_tokens(rows, batch[0].end + 1 - batch[0].first).flatten())
         count += len(batch)
         if progress is not None:
             progress(batch[-1].end, len(ids) - 1)
-    return TextScore(torch.cat(found).numpy(), _spelled(tokenizer, text, ids), tuple(ids), context, stride, count)
+    return TextScore(torch.cat(nats).numpy(), _spelled(tokenizer, text, ids), tuple(ids), context, stride, count)
 
 
 def _sizes(scorer: Scorer, tokens: int, context: int | None, stride: int | None) -> tuple[int, int]:
     """Context and stride of a text; what was asked for is looked at."""
-    context = scorer.context or UNSAID if context is None else context
+    context = scorer.context or DEFAULT_CONTEXT if context is None else context
     if context < 1:
         raise Problem("{option} is {value}: give {wanted}", option="context", value=context, wanted="1, 2, 3, …")
     stride = max(context // 2, 1) if stride is None else stride
@@ -204,13 +204,13 @@ def _note_unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredPair:
     """A pair: what should be said, what is said, and the nats of each token of the target and of its end."""
 
     line: int  # in its file, from 1
     source: str
     target: str
-    said: str
+    translation: str
     nats: np.ndarray
     cut: bool = False  # it had as many tokens as were allowed, and had not ended
 
@@ -232,7 +232,7 @@ class Metric:
 class PairScore(Losses):
     """Pairs in the order they came, and those that couldn't be scored, each with its line."""
 
-    pairs: tuple[Scored, ...]
+    pairs: tuple[ScoredPair, ...]
     problems: tuple[tuple[int, Problem], ...]
     bleu: Metric | None  # None where sacrebleu isn't installed
     chrf: Metric | None
@@ -240,7 +240,7 @@ class PairScore(Losses):
     @property
     def exact(self) -> float:
         """The share of pairs that are said as they should be."""
-        return sum(pair.said.strip() == pair.target.strip() for pair in self.pairs) / len(self.pairs)
+        return sum(pair.translation.strip() == pair.target.strip() for pair in self.pairs) / len(self.pairs)
 
     @property
     def cut(self) -> int:
@@ -276,14 +276,14 @@ def score_pairs(
             "decoder give --text",
             kind=scorer.kind,
         )
-    ready: list[_Ready] = []
+    readable: list[_TokenPair] = []
     problems: list[tuple[int, Problem]] = []
     for line, source, target in pairs:
         try:
-            ready.append(_ready(scorer, tokenizer, line, source, target))
+            readable.append(_tokenize_pair(scorer, tokenizer, line, source, target))
         except Problem as problem:
             problems.append((line, problem))
-    if not ready:
+    if not readable:
         if problems:
             first, why = problems[0]
             raise Problem("line {line}: {problem}", line=first, problem=why)
@@ -293,27 +293,27 @@ def score_pairs(
     full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
     full -= bool(tokenizer.habits.forced_eos_token_id)
 
-    def answer(some: list[_Ready]) -> list[Scored]:
+    def answer(batch: list[_TokenPair]) -> list[ScoredPair]:
         nonlocal done
-        sources = [each.source_ids for each in some]
-        nats = scorer.targets(sources, [each.target_ids for each in some], tokenizer)
-        said = scorer.translations(sources, tokenizer, width, most)
-        done += len(some)
+        sources = [each.source_ids for each in batch]
+        nats = scorer.targets(sources, [each.target_ids for each in batch], tokenizer)
+        translation = scorer.translations(sources, tokenizer, width, most)
+        done += len(batch)
         if progress is not None:
-            progress(done, len(ready))
+            progress(done, len(readable))
         return [
-            Scored(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy(), len(ids) >= full)
-            for each, ids, cost in zip(some, said, nats, strict=True)
+            ScoredPair(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy(), len(ids) >= full)
+            for each, ids, cost in zip(batch, translation, nats, strict=True)
         ]
 
-    found = tuple(in_batches(ready, lambda each: len(each.source_ids) + len(each.target_ids), answer))
-    bleu, chrf = metrics([pair.said for pair in found], [pair.target for pair in found])
-    nats = np.concatenate([pair.nats for pair in found])
-    spelled = sum(len(pair.target.encode()) for pair in found)
-    return PairScore(nats, spelled, found, tuple(problems), bleu, chrf)
+    scored = tuple(in_batches(readable, lambda each: len(each.source_ids) + len(each.target_ids), answer))
+    bleu, chrf = metrics([pair.translation for pair in scored], [pair.target for pair in scored])
+    nats = np.concatenate([pair.nats for pair in scored])
+    n_bytes = sum(len(pair.target.encode()) for pair in scored)
+    return PairScore(nats, n_bytes, scored, tuple(problems), bleu, chrf)
 
 
-class _Ready(NamedTuple):
+class _TokenPair(NamedTuple):
     line: int
     source: str
     target: str
@@ -321,20 +321,20 @@ class _Ready(NamedTuple):
     target_ids: list[int]
 
 
-def _ready(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str, target: str) -> _Ready:
+def _tokenize_pair(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str, target: str) -> _TokenPair:
     """A pair as tokens, if the model has positions for them."""
-    read, said = source_ids(tokenizer, source), tokenizer.encode_target(target)
-    longest = max(len(read), len(said) + 1)
+    source_tokens, target_tokens = source_ids(tokenizer, source), tokenizer.encode_target(target)
+    longest = max(len(source_tokens), len(target_tokens) + 1)
     if scorer.bounded and scorer.context is not None and longest > scorer.context:
         raise Problem(
             "the text has {tokens} tokens and this model learned {context} positions: shorten it",
             tokens=longest,
             context=scorer.context,
         )
-    return _Ready(line, source, target, read, said)
+    return _TokenPair(line, source, target, source_tokens, target_tokens)
 
 
-def metrics(said: Sequence[str], wanted: Sequence[str]) -> tuple[Metric, Metric] | tuple[None, None]:
+def metrics(translations: Sequence[str], references: Sequence[str]) -> tuple[Metric, Metric] | tuple[None, None]:
     """BLEU and chrF of what was said against what was wanted, by sacrebleu; None where it isn't installed.
 
     BLEU compares words, which Chinese doesn't part by spaces: where most of what is wanted is Chinese, 汉字 are the words.
@@ -347,13 +347,13 @@ def metrics(said: Sequence[str], wanted: Sequence[str]) -> tuple[Metric, Metric]
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
         return None, None
-    letters = [letter for text in wanted for letter in text if letter.isalpha()]
+    letters = [letter for text in references for letter in text if letter.isalpha()]
     chinese = sum(HAN.match(letter) is not None for letter in letters) > len(letters) / 2
-    found = []
+    scores = []
     for metric in (BLEU(tokenize="zh" if chinese else "13a"), CHRF()):
-        score = metric.corpus_score(list(said), [list(wanted)])
-        found.append(Metric(score.score, str(metric.get_signature())))
-    return found[0], found[1]
+        score = metric.corpus_score(list(translations), [list(references)])
+        scores.append(Metric(score.score, str(metric.get_signature())))
+    return scores[0], scores[1]
 
 
 def without_metrics() -> Notice | None:

@@ -48,10 +48,10 @@ class Scorer(Protocol):
 
 def scorer_of(model: Any) -> Scorer:
     """The one place where ours and theirs are told apart."""
-    return Ours(model) if isinstance(model, Transformer) else Theirs(model)
+    return NativeScorer(model) if isinstance(model, Transformer) else HfScorer(model)
 
 
-class Ours:
+class NativeScorer:
     """A `Transformer`.
 
     >>> from ..model.config import Config
@@ -76,33 +76,33 @@ class Ours:
 
     def targets(self, sources: Rows, targets: Rows, tokenizer: Tokenizer) -> list[Tensor]:
         """A decoder's tokens never see what follows, so padding at their end needs no mask."""
-        start, end = beginning(tokenizer), tokenizer.ends[0]
+        start, end = start_token(tokenizer), tokenizer.ends[0]
         device = self.model.embedding.weight.device
         source, lengths = pad([list(row) for row in sources], device)
-        rule = None if len({len(row) for row in sources}) == 1 else masks.padding(lengths)
-        read, sizes = pad([[start, *row] for row in targets], device)
-        wanted, _ = pad([[*row, end] for row in targets], device)
-        real = torch.arange(read.shape[1], device=device) < sizes[:, None]
+        mask = None if len({len(row) for row in sources}) == 1 else masks.padding(lengths)
+        inputs, sizes = pad([[start, *row] for row in targets], device)
+        labels, _ = pad([[*row, end] for row in targets], device)
+        is_real = torch.arange(inputs.shape[1], device=device) < sizes[:, None]
         with quiet(self.model):
-            states = self.model.decode(read, self.model.encode(source, rule), memory_mask=rule)
-            return list(self._losses(states[real], wanted[real]).split(sizes.tolist()))
+            states = self.model.decode(inputs, self.model.encode(source, mask), memory_mask=mask)
+            return list(self._losses(states[is_real], labels[is_real]).split(sizes.tolist()))
 
     def translations(self, sources: Rows, tokenizer: Tokenizer, width: int | None, most: int) -> list[list[int]]:
         """As `qkv translate` says them."""
         return translate_ids(self.model, tokenizer, sources, width=width, most=most)
 
-    def _losses(self, states: Tensor, wanted: Tensor) -> Tensor:
+    def _losses(self, states: Tensor, labels: Tensor) -> Tensor:
         """Of states (R, C)."""
-        return word_costs(self.model.head, states, wanted).cpu()
+        return word_costs(self.model.head, states, labels).cpu()
 
 
-class Theirs:
+class HfScorer:
     """A model of transformers with its language-model head."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.config = model.eval(), model.config
-        found = getattr(self.config.get_text_config(), "max_position_embeddings", None)
-        self.context: int | None = found if isinstance(found, int) else None
+        context = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        self.context: int | None = context if isinstance(context, int) else None
         self.bounded = False  # if there is no position, the model says so itself
         self.kind = "encoder-decoder" if self.config.is_encoder_decoder else self._kind()
 
@@ -119,28 +119,30 @@ class Theirs:
     def next_tokens(self, ids: Tensor, count: int) -> Tensor:
         """As many logits as are asked, where the model can be told."""
         ids = ids.to(self.model.device)
-        taken = inspect.signature(self.model.forward).parameters
-        told = {name: value for name, value in (("logits_to_keep", count), ("use_cache", False)) if name in taken}
-        logits = self.model(input_ids=ids[:, :-1], **told).logits[:, -count:]  # (B, K, V)
+        parameters = inspect.signature(self.model.forward).parameters
+        options = {
+            name: value for name, value in (("logits_to_keep", count), ("use_cache", False)) if name in parameters
+        }
+        logits = self.model(input_ids=ids[:, :-1], **options).logits[:, -count:]  # (B, K, V)
         return losses(logits.flatten(0, 1), ids[:, -count:].flatten()).view(len(ids), count)
 
     @torch.inference_mode()
     def targets(self, sources: Rows, targets: Rows, tokenizer: Tokenizer) -> list[Tensor]:
         """The decoder begins as its config says."""
         start, end = self._start(tokenizer), tokenizer.ends[0]
-        wanted, sizes = pad([[*row, end] for row in targets], self.model.device)
-        read, _ = pad([[start, *row] for row in targets], self.model.device)
-        real = torch.arange(read.shape[1], device=read.device) < sizes[:, None]
-        logits = self.model(**self._source(sources), decoder_input_ids=read, use_cache=False).logits
-        return list(losses(logits[real], wanted[real]).split(sizes.tolist()))
+        labels, sizes = pad([[*row, end] for row in targets], self.model.device)
+        inputs, _ = pad([[start, *row] for row in targets], self.model.device)
+        is_real = torch.arange(inputs.shape[1], device=inputs.device) < sizes[:, None]
+        logits = self.model(**self._source(sources), decoder_input_ids=inputs, use_cache=False).logits
+        return list(losses(logits[is_real], labels[is_real]).split(sizes.tolist()))
 
     @torch.inference_mode()
     def translations(self, sources: Rows, tokenizer: Tokenizer, width: int | None, most: int) -> list[list[int]]:
         """As the library's own `generate` says them."""
         beams = {} if width is None else {"num_beams": width}
-        made = self.model.generate(**self._source(sources), do_sample=False, max_new_tokens=most, **beams).tolist()
+        generated = self.model.generate(**self._source(sources), do_sample=False, max_new_tokens=most, **beams).tolist()
         ends = {*tokenizer.ends, self.config.pad_token_id}
-        return [row[1 : next((i for i in range(1, len(row)) if row[i] in ends), len(row))] for row in made]
+        return [row[1 : next((i for i in range(1, len(row)) if row[i] in ends), len(row))] for row in generated]
 
     def _source(self, sources: Rows) -> dict[str, Tensor]:
         ids, lengths = pad([list(row) for row in sources], self.model.device)
@@ -148,21 +150,21 @@ class Theirs:
         return {"input_ids": ids, "attention_mask": real.long()}
 
     def _start(self, tokenizer: Tokenizer) -> int:
-        told = self.model.generation_config.decoder_start_token_id
-        return beginning(tokenizer) if told is None else told
+        start = self.model.generation_config.decoder_start_token_id
+        return start_token(tokenizer) if start is None else start
 
 
-def losses(logits: Tensor, wanted: Tensor) -> Tensor:
+def losses(logits: Tensor, labels: Tensor) -> Tensor:
     """−log p (R,) of the tokens that are wanted (R,) by logits (R, V), in float64.
 
     >>> losses(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor([1.3863, 1.3863], dtype=torch.float64)
     """
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    return F.cross_entropy(logits, wanted, reduction="none").double().cpu()
+    return F.cross_entropy(logits, labels, reduction="none").double().cpu()
 
 
-def beginning(tokenizer: Tokenizer) -> int:
+def start_token(tokenizer: Tokenizer) -> int:
     """What a decoder begins to speak with, where it also knows how to end."""
     if tokenizer.start is None or not tokenizer.ends:
         raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")

@@ -27,10 +27,10 @@ def in_batches(
     for begin in range(0, len(texts), WINDOW):
         window = texts[begin : begin + WINDOW]
         lengths = [length(text) for text in window]
-        found: dict[int, Answer] = {}
+        answers: dict[int, Answer] = {}
         for batch in _cut(lengths):
-            found |= zip(batch, answer([window[i] for i in batch]), strict=True)
-        yield from (found[i] for i in range(len(window)))
+            answers |= zip(batch, answer([window[i] for i in batch]), strict=True)
+        yield from (answers[i] for i in range(len(window)))
 
 
 def _cut(lengths: list[int]) -> Iterator[list[int]]:

@@ -15,7 +15,7 @@ from ..i18n import Problem
 from ..model.transformer import Transformer
 from ..text.generation_defaults import Habits
 from .prefill import Lengths, Prompts, Reading, as_rows, source_rows
-from .token_constraints import obey, penalised
+from .token_constraints import obey, penalize
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,20 @@ def beam(
     search = _Search(len(rows), width, most, frozenset(int(i) for i in stop), length_penalty, early)
     sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
     for n in range(1, most + 1):
-        chances = reading.logits.double().log_softmax(-1).cpu()  # (R, V)
+        logprobs = reading.logits.double().log_softmax(-1).cpu()  # (R, V)
         if habits is not None:
-            texts = [rows[i] + new for i, new in zip(search.items, search.begun, strict=True)]
+            texts = [rows[i] + new for i, new in zip(search.items, search.generated, strict=True)]
             read = None if sources is None else [sources[i] for i in search.items]
-            chances = penalised(chances, texts, habits.repetition_penalty)
-            given = [len(rows[i]) for i in search.items]
-            chances = obey(habits, chances, texts, given, last=n == most, ends=stop, sources=read)
+            logprobs = penalize(logprobs, texts, habits.repetition_penalty)
+            lengths = [len(rows[i]) for i in search.items]
+            logprobs = obey(habits, logprobs, texts, lengths, last=n == most, ends=stop, sources=read)
         if never:
-            chances[:, list(never)] = float("-inf")
-        kept = search.extend(chances, n)
-        if not kept:
+            logprobs[:, list(never)] = float("-inf")
+        survivors = search.extend(logprobs, n)
+        if not survivors:
             break
-        reading.keep([row for row, _, _ in kept])
-        reading.feed(torch.tensor([token for _, token, _ in kept]))
+        reading.keep([row for row, _, _ in survivors])
+        reading.feed(torch.tensor([token for _, token, _ in survivors]))
     return [texts[:best] for texts in search.candidates]
 
 
@@ -100,43 +100,45 @@ class _Search:
         self.width, self.most, self.ends = width, most, ends
         self.length_penalty, self.early = length_penalty, early
         self.items = list(range(items))  # of which item each row is a beginning
-        self.begun: list[list[int]] = [[] for _ in range(items)]
+        self.generated: list[list[int]] = [[] for _ in range(items)]
         self.totals = torch.zeros(items, dtype=torch.float64)
         self.candidates: list[list[Candidate]] = [[] for _ in range(items)]
 
-    def extend(self, chances: Tensor, n: int) -> list[tuple[int, int, float]]:
+    def extend(self, logprobs: Tensor, n: int) -> list[tuple[int, int, float]]:
         """Add token n to every beginning, given its log probabilities (R, V); return what stays in play as (row, token,
         logprob), an item's rows together."""
-        chances = self.totals[:, None] + chances
-        kept = []
+        logprobs = self.totals[:, None] + logprobs
+        survivors = []
         for item in sorted(set(self.items)):
             first, count = self.items.index(item), self.items.count(item)
-            kept += self._extend_item(item, first, chances[first : first + count], n)
-        self.items, self.begun = (
-            [self.items[row] for row, _, _ in kept],
-            [[*self.begun[row], token] for row, token, _ in kept],
+            survivors += self._extend_item(item, first, logprobs[first : first + count], n)
+        self.items, self.generated = (
+            [self.items[row] for row, _, _ in survivors],
+            [[*self.generated[row], token] for row, token, _ in survivors],
         )
-        self.totals = torch.tensor([logprob for _, _, logprob in kept], dtype=torch.float64)
-        return kept
+        self.totals = torch.tensor([logprob for _, _, logprob in survivors], dtype=torch.float64)
+        return survivors
 
-    def _extend_item(self, item: int, first: int, chances: Tensor, n: int) -> list[tuple[int, int, float]]:
-        vocab, candidates = chances.shape[1], chances.flatten()
+    def _extend_item(self, item: int, first: int, logprobs: Tensor, n: int) -> list[tuple[int, int, float]]:
+        vocab, candidates = logprobs.shape[1], logprobs.flatten()
         # Every beginning may end in any of the stop tokens, and `width` others are still needed.
         values, index = candidates.topk(min(max(2, 1 + len(self.ends)) * self.width, len(candidates)))
-        going, texts = [], self.candidates[item]
-        for rank, (logprob, place) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
-            row, token = first + place // vocab, place % vocab
+        continuing, texts = [], self.candidates[item]
+        for rank, (logprob, position) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
+            row, token = first + position // vocab, position % vocab
             if token not in self.ends and n < self.most:
-                going.append((row, token, logprob))
+                continuing.append((row, token, logprob))
             elif rank < self.width and logprob > float("-inf"):
                 ended = token in self.ends
-                text = self.begun[row] if ended else [*self.begun[row], token]
+                text = self.generated[row] if ended else [*self.generated[row], token]
                 texts.append(Candidate(text, logprob, logprob / n**self.length_penalty, ended))
         texts[:] = sorted(texts, key=lambda text: -text.score)[: self.width]
-        done = not going or (len(texts) == self.width and self._is_done(going[0][2], n, texts[-1].score))
-        return [] if done else going[: self.width]
+        finished = not continuing or (
+            len(texts) == self.width and self._is_finished(continuing[0][2], n, texts[-1].score)
+        )
+        return [] if finished else continuing[: self.width]
 
-    def _is_done(self, best: float, n: int, worst: float) -> bool:
+    def _is_finished(self, best: float, n: int, worst: float) -> bool:
         """True if the best in play, after n tokens, can no longer beat the worst of `width` texts that have ended."""
         longest = self.most if self.early == "never" and self.length_penalty > 0 else n
         return self.early is True or best / longest**self.length_penalty <= worst

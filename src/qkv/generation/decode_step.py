@@ -37,15 +37,15 @@ _HEADS = {"q", "k", "v", "out", "position", "q_norm", "k_norm"}
 _FORWARD = {"up", "gate", "down"}
 
 
-def fits(model: Transformer, cache: ModelCache) -> bool:
+def can_step(model: Transformer, cache: ModelCache) -> bool:
     """Can this model be stepped flat? Otherwise `Transformer.decode` does it."""
-    return all(isinstance(kept, KVCache) and not kept.static for kept in cache.layers) and all(
+    return all(isinstance(layer, KVCache) and not layer.static for layer in cache.layers) and all(
         type(block) is Block
         and type(block.attention) is MultiHeadAttention
         and type(block.feed_forward) in (FeedForward, MixtureOfExperts)
         and block.attention.window is None
         and not block.parallel
-        and _turns_plainly(block.attention)
+        and _has_plain_rotary(block.attention)
         and _has_only(block, _BLOCK)
         and _has_only(block.attention, _HEADS)
         and (not isinstance(block.feed_forward, FeedForward) or _has_only(block.feed_forward, _FORWARD))
@@ -53,13 +53,13 @@ def fits(model: Transformer, cache: ModelCache) -> bool:
     )
 
 
-def _turns_plainly(heads: MultiHeadAttention) -> bool:
+def _has_plain_rotary(heads: MultiHeadAttention) -> bool:
     rotary = heads.position
     return rotary is None or (type(rotary) is Rotary and not rotary.interleaved and rotary.turned == heads.head_width)
 
 
-def _has_only(module: nn.Module, known: set[str]) -> bool:
-    return {name for name, _ in module.named_children()} <= known
+def _has_only(module: nn.Module, allowed: set[str]) -> bool:
+    return {name for name, _ in module.named_children()} <= allowed
 
 
 class Step:
@@ -95,13 +95,15 @@ class Step:
 
 def _block(block: Any) -> Callable[..., Tensor]:
     """A block as one function of (x, rule, rotary table, cache, memory's rule, memory's cache)."""
-    look = _around(_self_attention(block.attention), block.attention_norm, block.pre)
+    attend_ = _around(_self_attention(block.attention), block.attention_norm, block.pre)
     cross = None if block.cross is None else _around(_cross_attention(block.cross), block.cross_norm, block.pre)
-    think = _around(_feed_forward(block.feed_forward), block.feed_forward_norm, block.pre)
+    feed_forward_ = _around(_feed_forward(block.feed_forward), block.feed_forward_norm, block.pre)
 
-    def step(x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, kept: KVCache | None) -> Tensor:
-        x = look(x, rule, turn, own)
-        return think(x if cross is None else cross(x, memory_rule, kept))
+    def step(
+        x: Tensor, rule: Mask, turn: Turn | None, own: KVCache, memory_rule: Mask, memory_cache: KVCache | None
+    ) -> Tensor:
+        x = attend_(x, rule, turn, own)
+        return feed_forward_(x if cross is None else cross(x, memory_rule, memory_cache))
 
     return step
 
@@ -120,7 +122,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
     scale, softcap, name = heads.scale, heads.softcap, heads.name
     norm = _norm_of_both(heads)
 
-    def look(x: Tensor, rule: Mask, turn: Turn | None, cache: KVCache) -> Tensor:
+    def attend_(x: Tensor, rule: Mask, turn: Turn | None, cache: KVCache) -> Tensor:
         q = to_q(x).view(-1, n_head, 1, width)  # with one token, (B, H·D) → (B, H, 1, D) moves nothing
         k = to_k(x).view(-1, groups, 1, width)
         v = to_v(x).view(-1, groups, 1, width)
@@ -135,7 +137,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
         output = attend(q, k, v, rule, scale=scale, softcap=softcap, name=name)
         return out(output.reshape(-1, n_head * width))
 
-    return look
+    return attend_
 
 
 def _norm_of_both(heads: MultiHeadAttention) -> Callable[[Tensor], Tensor] | None:
@@ -153,14 +155,14 @@ def _cross_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
     to_q, out = _linear(heads.q), _linear(heads.out)
     n_head, width, q_norm = heads.n_head, heads.head_width, None if heads.q_norm is None else _norm(heads.q_norm)
 
-    def look(x: Tensor, rule: Mask, kept: KVCache) -> Tensor:
+    def attend_(x: Tensor, rule: Mask, memory_cache: KVCache) -> Tensor:
         q = to_q(x).view(-1, n_head, 1, width)
         q = q if q_norm is None else q_norm(q)
-        k, v = kept.k[:, :, : kept.longest], kept.v[:, :, : kept.longest]
+        k, v = memory_cache.k[:, :, : memory_cache.longest], memory_cache.v[:, :, : memory_cache.longest]
         output = attend(q, k, v, rule, scale=heads.scale, softcap=heads.softcap, name=heads.name)
         return out(output.reshape(-1, n_head * width))
 
-    return look
+    return attend_
 
 
 def _feed_forward(part: Any) -> Callable[[Tensor], Tensor]:

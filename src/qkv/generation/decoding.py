@@ -15,7 +15,7 @@ from ..i18n import Notice, Problem
 from ..model.transformer import Transformer
 from ..text.generation_defaults import Habits
 from .prefill import Lengths, Prompts, Reading, as_rows, note_context, quiet, source_rows
-from .sampling import Sampling, draws, seen_tokens
+from .sampling import Sampling, draws, token_mask
 from .token_constraints import obey
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def grow(
         )
     reading = Reading(model, rows, most=most, source=source, source_lengths=source_lengths, cache=cache)
     luck = draws(seeds, most if sampling.temperature else 0).to(reading.logits.device)
-    seen = seen_tokens(rows, reading.logits) if sampling.remembers else None
+    previous = token_mask(rows, reading.logits) if sampling.needs_history else None
     items, ends = list(range(len(rows))), frozenset(int(i) for i in stop)
     unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
-    texts, begun = [list(row) for row in rows], [len(row) for row in rows]
+    texts, prompt_lengths = [list(row) for row in rows], [len(row) for row in rows]
     sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
     room = model.config.context - max(map(len, rows))  # of new tokens that it reads
     for n in range(most):
@@ -128,12 +128,12 @@ def grow(
                 ),
                 stacklevel=2,
             )
-        logits = sampling.penalised(reading.logits, seen)
+        logits = sampling.penalize(reading.logits, previous)
         logits = logits if unsaid is None else logits.index_fill(1, unsaid, float("-inf"))
         if habits is not None:
-            said, prompted = [texts[i] for i in items], [begun[i] for i in items]
+            generated, prompted = [texts[i] for i in items], [prompt_lengths[i] for i in items]
             read = None if sources is None else [sources[i] for i in items]
-            logits = obey(habits, logits, said, prompted, last=n + 1 == most, ends=stop, sources=read)
+            logits = obey(habits, logits, generated, prompted, last=n + 1 == most, ends=stop, sources=read)
         tokens = sampling.choose(logits, luck[:, n] if sampling.temperature else luck)
         alive = []
         for row, token in enumerate(tokens.tolist()):
@@ -142,12 +142,12 @@ def grow(
                 alive.append(row)
         if not alive or n + 1 == most:
             return
-        if seen is not None:
-            seen[torch.arange(len(tokens), device=tokens.device), tokens] = True
+        if previous is not None:
+            previous[torch.arange(len(tokens), device=tokens.device), tokens] = True
         if len(alive) < len(items):
             reading.keep(alive)
             tokens, luck, items = tokens[alive], luck[alive], [items[row] for row in alive]
-            seen = None if seen is None else seen[alive]
+            previous = None if previous is None else previous[alive]
         reading.feed(tokens)
 
 
@@ -218,20 +218,20 @@ def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
     """
     if any(not s for s in stop):
         raise Problem("a stop text is empty: every text would end before it began; leave it out")
-    held = ""
+    pending = ""
     for piece in pieces:
-        held += piece
-        cuts = [held.find(s) for s in stop if s in held]
+        pending += piece
+        cuts = [pending.find(s) for s in stop if s in pending]
         if cuts:
             if min(cuts):
-                yield held[: min(cuts)]
+                yield pending[: min(cuts)]
             return
-        begun = max((n for s in stop for n in range(1, len(s)) if held.endswith(s[:n])), default=0)
-        if len(held) > begun:
-            yield held[: len(held) - begun]
-            held = held[len(held) - begun :]
-    if held:
-        yield held
+        overlap = max((n for s in stop for n in range(1, len(s)) if pending.endswith(s[:n])), default=0)
+        if len(pending) > overlap:
+            yield pending[: len(pending) - overlap]
+            pending = pending[len(pending) - overlap :]
+    if pending:
+        yield pending
 
 
 def translate(

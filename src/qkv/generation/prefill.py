@@ -21,7 +21,7 @@ from ..i18n import Message, Notice, Problem, _
 from ..mixers.state_cache import StateCache
 from ..model.thin_matmul import logits_of
 from ..model.transformer import Transformer
-from .decode_step import Step, fits
+from .decode_step import Step, can_step
 
 Prompts = Sequence[Sequence[int]] | Tensor
 Lengths = Sequence[int] | Tensor
@@ -72,12 +72,12 @@ class Reading:
             self.cache = None
             room = max(map(len, rows)) + most
             # All tokens, where they may have to be read again.
-            self._kept = rows if cache and model.grows(room) else None
+            self._all_rows = rows if cache and model.grows(room) else None
             if cache:
                 memory = 0 if self.memory is None else self.memory.shape[1]
                 self.cache = model.new_cache(len(rows), room, memory=memory)
             self._read(self.ids)
-            self._step = Step(model, self.cache) if self.cache is not None and fits(model, self.cache) else None
+            self._step = Step(model, self.cache) if self.cache is not None and can_step(model, self.cache) else None
 
     def _read_source(self, source: Prompts | None, lengths: Lengths | None, rows: int) -> None:
         if source is None:
@@ -105,12 +105,12 @@ class Reading:
                 self.lengths = self.lengths + 1
                 self._read(self.ids)
                 return
-            if self._kept is not None:
-                self._kept = [[*row, int(token)] for row, token in zip(self._kept, tokens, strict=True)]
-                longest = max(map(len, self._kept))
+            if self._all_rows is not None:
+                self._all_rows = [[*row, int(token)] for row, token in zip(self._all_rows, tokens, strict=True)]
+                longest = max(map(len, self._all_rows))
                 if self.model.grows(longest, longest - 1):  # nothing that the cache holds is true any more
-                    self.ids, self.lengths = pad(self._kept, self.ids.device)
-                    self.ragged = len({len(row) for row in self._kept}) > 1
+                    self.ids, self.lengths = pad(self._all_rows, self.ids.device)
+                    self.ragged = len({len(row) for row in self._all_rows}) > 1
                     self.cache.reset()
                     self._read(self.ids)
                     return
@@ -125,16 +125,16 @@ class Reading:
         if list(index) == list(range(len(self.lengths))):
             return
         with quiet(self.model):
-            chosen = torch.tensor(list(index), dtype=torch.long, device=self.ids.device)
-            self.lengths, self.logits = self.lengths[chosen], self.logits[chosen]
+            indices = torch.tensor(list(index), dtype=torch.long, device=self.ids.device)
+            self.lengths, self.logits = self.lengths[indices], self.logits[indices]
             if self.cache is None:
-                self.ids = self.ids[chosen]
+                self.ids = self.ids[indices]
             else:
-                self.cache.reorder(chosen)
-            if self._kept is not None:
-                self._kept = [self._kept[i] for i in index]
+                self.cache.reorder(indices)
+            if self._all_rows is not None:
+                self._all_rows = [self._all_rows[i] for i in index]
             if self.memory is not None and self.memory_lengths is not None:
-                self.memory, self.memory_lengths = self.memory[chosen], self.memory_lengths[chosen]
+                self.memory, self.memory_lengths = self.memory[indices], self.memory_lengths[indices]
                 if self.memory_mask is not None:
                     self.memory_mask = masks.padding(self.memory_lengths)
 
@@ -144,13 +144,13 @@ class Reading:
         last = self.model.embedding.weight.new_empty(len(ids), self.model.config.width)  # (R, C)
         for start in range(0, ids.shape[1], size):
             piece = ids[:, start : start + size]
-            left = self.lengths - start  # of each row, this piece included
+            remaining = self.lengths - start  # of each row, this piece included
             if self.cache is not None and self.ragged:
-                self.cache.expect(left.clamp(0, piece.shape[1]))
+                self.cache.expect(remaining.clamp(0, piece.shape[1]))
             states = self._decode(piece)  # (R, n, C)
             # What follows a row's last real token is padding, which being later changes nothing before it.
-            ends = (left > 0) & (left <= piece.shape[1])
-            last = torch.where(ends[:, None], states[rows, left.clamp(1, piece.shape[1]) - 1], last)
+            ends = (remaining > 0) & (remaining <= piece.shape[1])
+            last = torch.where(ends[:, None], states[rows, remaining.clamp(1, piece.shape[1]) - 1], last)
         self.logits = logits_of(self.model, last)  # (R, V)
 
     def _decode(self, ids: Tensor) -> Tensor:

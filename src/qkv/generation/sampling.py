@@ -58,17 +58,21 @@ class Sampling:
             )
 
     @property
-    def remembers(self) -> bool:
+    def needs_history(self) -> bool:
         """Does the choice depend on which tokens were there before?"""
         return self.repetition_penalty != 1.0
 
-    def penalised(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
+    def penalize(self, logits: Tensor, previous: Tensor | None = None) -> Tensor:
         """Logits (B, V) after the repetition penalty; `seen` (B, V) is True for tokens there before."""
-        return logits if not self.remembers or seen is None else penalised(logits, seen, self.repetition_penalty)
+        return (
+            logits
+            if not self.needs_history or previous is None
+            else penalize(logits, previous, self.repetition_penalty)
+        )
 
-    def shape(self, logits: Tensor, seen: Tensor | None = None) -> Tensor:
+    def shape(self, logits: Tensor, previous: Tensor | None = None) -> Tensor:
         """Logits (B, V) as they are drawn from, −inf where nothing is."""
-        logits = self.penalised(logits, seen)
+        logits = self.penalize(logits, previous)
         if self.temperature not in (0.0, 1.0):
             logits = logits / self.temperature
         if self.top_k is not None and self.top_k < logits.shape[-1]:
@@ -82,35 +86,35 @@ class Sampling:
             logits = logits.masked_fill(out.scatter(-1, index, out), float("-inf"))
         return logits
 
-    def choose(self, logits: Tensor, luck: Tensor, seen: Tensor | None = None) -> Tensor:
+    def choose(self, logits: Tensor, uniform: Tensor, previous: Tensor | None = None) -> Tensor:
         """The next token of each row, (B,); `luck` (B,), from 0 up to 1, decides."""
         if self.temperature == 0:
-            return (self.shape(logits, seen) if self.remembers else logits).argmax(-1)
+            return (self.shape(logits, previous) if self.needs_history else logits).argmax(-1)
         import torch
 
         # One number per row against the running sum of probabilities: a row's choice can't depend on its batch mates.
         # 1 − luck is above 0 and at most 1, so a token without probability is never hit, not even by rounding.
-        running = self.shape(logits, seen).softmax(-1).double().cumsum(-1)
-        drawn = torch.searchsorted(running, (1 - luck[:, None]) * running[:, -1:])[:, 0]
+        running = self.shape(logits, previous).softmax(-1).double().cumsum(-1)
+        drawn = torch.searchsorted(running, (1 - uniform[:, None]) * running[:, -1:])[:, 0]
         # Where no token may come, or a temperature makes infinities of logits, there are no probabilities to draw by.
         return torch.where(running[:, -1].isnan(), logits.argmax(-1), drawn)
 
 
-def penalised(scores: Tensor, seen: Tensor, penalty: float) -> Tensor:
+def penalize(scores: Tensor, previous: Tensor, penalty: float) -> Tensor:
     """Scores (B, V), less likely by the penalty where `seen` (B, V)."""
     import torch
 
-    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+    return torch.where(previous, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
-def seen_tokens(texts: Sequence[Sequence[int]], like: Tensor) -> Tensor:
+def token_mask(texts: Sequence[Sequence[int]], like: Tensor) -> Tensor:
     """True for the tokens that are in each text, (B, V) as the scores that it is for."""
     import torch
 
-    seen = torch.zeros_like(like, dtype=torch.bool)
-    for row, text in zip(seen, texts, strict=True):
+    previous = torch.zeros_like(like, dtype=torch.bool)
+    for row, text in zip(previous, texts, strict=True):
         row[list(text)] = True
-    return seen
+    return previous
 
 
 def check_seeds(seeds: Sequence[int]) -> None:

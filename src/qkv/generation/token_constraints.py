@@ -23,7 +23,7 @@ def obey(
     habits: Habits,
     scores: Tensor,
     texts: Sequence[Sequence[int]],
-    begun: Sequence[int],
+    prompt_lengths: Sequence[int],
     *,
     last: bool,
     ends: Sequence[int],
@@ -48,7 +48,7 @@ def obey(
         row.fill_(NEVER)
         row[[i for i in tokens if i < vocab]] = 0.0
 
-    for n, (row, text, first) in enumerate(zip(scores, texts, begun, strict=True)):
+    for n, (row, text, first) in enumerate(zip(scores, texts, prompt_lengths, strict=True)):
         new = len(text) - first
         forbid(row, _follow(text, text, habits.no_repeat_ngram_size))
         if sources is not None:
@@ -83,6 +83,6 @@ def _follow(where: Sequence[int], text: Sequence[int], size: int) -> list[int]:
     return [window[-1] for window in windows if list(window[:-1]) == before]
 
 
-def penalised(scores: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
+def penalize(scores: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
     """Tokens that were there before get less likely, if the penalty is above 1."""
-    return scores if penalty == 1.0 else sampling.penalised(scores, sampling.seen_tokens(texts, scores), penalty)
+    return scores if penalty == 1.0 else sampling.penalize(scores, sampling.token_mask(texts, scores), penalty)
