@@ -36,7 +36,7 @@ def oracle(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, **options: Any) ->
     return torch.from_numpy(done.heads), torch.from_numpy(done.weights)
 
 
-def some_mask(draw: Any, batch: int, heads: int, n: int, m: int) -> masks.Mask:
+def draw_mask(draw: Any, batch: int, heads: int, n: int, m: int) -> masks.Mask:
     """Any mask, or two combined."""
 
     def lengths() -> list[int]:
@@ -67,13 +67,13 @@ def some_mask(draw: Any, batch: int, heads: int, n: int, m: int) -> masks.Mask:
         "dense": lambda: masks.dense(torch.from_numpy(scattered(n, m))),
         "dense per head": lambda: masks.dense(scattered(batch, heads, n, m)),
     }
-    one = st.sampled_from(sorted(kinds))
-    rule = kinds[draw(one)]()
+    kind = st.sampled_from(sorted(kinds))
+    rule = kinds[draw(kind)]()
     match draw(st.sampled_from(["alone", "and", "or", "not"])):
         case "and":
-            return rule & kinds[draw(one)]()
+            return rule & kinds[draw(kind)]()
         case "or":
-            return rule | kinds[draw(one)]()
+            return rule | kinds[draw(kind)]()
         case "not":
             return ~rule
     return rule
@@ -90,4 +90,4 @@ def cases(draw: Any, dtype: torch.dtype = torch.float64) -> Case:
         return torch.randn(*shape, generator=generator, dtype=dtype)
 
     q, k, v = random(batch, groups * per_group, n, d), random(batch, groups, m, d), random(batch, groups, m, dv)
-    return Case(q, k, v, some_mask(draw, batch, groups * per_group, n, m))
+    return Case(q, k, v, draw_mask(draw, batch, groups * per_group, n, m))

@@ -12,12 +12,12 @@ def test_equals_the_formula():
     x, memory = torch.randn(2, 3, 6, dtype=torch.float64), torch.randn(2, 4, 8, dtype=torch.float64)
     output, weights = attention(x, memory, masks.padding([4, 2]))
     w_q, w_k, w = (p.weight.detach().numpy() for p in (attention.q, attention.k, attention.score))
-    for b, seen in enumerate([4, 2]):
+    for b, real in enumerate([4, 2]):
         for i in range(3):
-            scores = [w[0] @ np.tanh(w_q @ x[b, i].numpy() + w_k @ memory[b, j].numpy()) for j in range(seen)]
+            scores = [w[0] @ np.tanh(w_q @ x[b, i].numpy() + w_k @ memory[b, j].numpy()) for j in range(real)]
             shares = np.exp(scores) / np.exp(scores).sum()
-            np.testing.assert_allclose(weights[b, i].detach().numpy(), [*shares, *[0.0] * (4 - seen)], atol=1e-12)
-            np.testing.assert_allclose(output[b, i].detach().numpy(), shares @ memory[b, :seen].numpy(), atol=1e-12)
+            np.testing.assert_allclose(weights[b, i].detach().numpy(), [*shares, *[0.0] * (4 - real)], atol=1e-12)
+            np.testing.assert_allclose(output[b, i].detach().numpy(), shares @ memory[b, :real].numpy(), atol=1e-12)
 
 
 def test_nothing_to_see_is_zero_with_a_gradient():

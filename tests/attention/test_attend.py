@@ -69,7 +69,7 @@ def test_gradients_agree_between_kernels_and_with_torch(case):
 
 
 @pytest.mark.parametrize("options", [{}, {"softcap": 1.5}, {"sinks": True}, {"bias": True}], ids=str)
-def test_gradcheck_on_the_plain_road(options):
+def test_gradcheck_of_the_plain_kernel(options):
     q, k, v = (torch.randn(2, h, n, 3, dtype=torch.float64, requires_grad=True) for h, n in ((4, 3), (2, 5), (2, 5)))
     extra = {"sinks": (4,), "bias": (4, 3, 5)}
     name = next((o for o in options if o in extra), None)
@@ -77,8 +77,8 @@ def test_gradcheck_on_the_plain_road(options):
     mask = masks.causal() & masks.padding([4, 1])
 
     def run(q, k, v, learned):
-        given = {"softcap": 1.5} if "softcap" in options else {} if name is None else {name: learned}
-        return attend(q, k, v, mask, kernel="plain", **given)
+        extra = {"softcap": 1.5} if "softcap" in options else {} if name is None else {name: learned}
+        return attend(q, k, v, mask, kernel="plain", **extra)
 
     assert torch.autograd.gradcheck(run, (q, k, v, learned))
 
@@ -111,8 +111,8 @@ def test_changing_a_hidden_key_changes_nothing(kernel, case):
     batch, heads, n, _ = case.q.shape
     m, groups = case.k.shape[2], case.k.shape[1]
     allowed = case.mask.tensor(n, m, batch=batch, heads=heads).expand(batch, heads, n, m)
-    seen = allowed.unflatten(1, (groups, -1)).any(2).any(2)[..., None]  # (B, G, M, 1): by any row of any head
-    k, v = torch.where(seen, case.k, 1e3), torch.where(seen, case.v, -1e3)
+    visible = allowed.unflatten(1, (groups, -1)).any(2).any(2)[..., None]  # (B, G, M, 1): by any row of any head
+    k, v = torch.where(visible, case.k, 1e3), torch.where(visible, case.v, -1e3)
     close(attend(case.q, k, v, case.mask, kernel=kernel), attend(*case.qkv, case.mask, kernel=kernel))
 
 
@@ -125,7 +125,7 @@ def test_non_contiguous_inputs():
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 3), (3, 0), (0, 0), (1, 1), (1, 9)])
-def test_lengths_zero_and_one(n, m):
+def test_lengths_0_and_1(n, m):
     q, k, v = (torch.randn(2, 4, s, 3, dtype=torch.float64, requires_grad=True) for s in (n, m, m))
     for kernel in KERNELS:
         output = attend(q, k, v, masks.causal(), kernel=kernel)
@@ -146,7 +146,7 @@ def test_huge_scores_give_no_nan(kernel, dtype):
         close(attend(q, k, v, mask, kernel=kernel), exact, {torch.float32: 1e-5}.get(dtype, 3e-2))
 
 
-def test_dropout_is_as_given_and_weights_are_before_it():
+def test_dropout_is_applied_and_weights_are_before_it():
     q = torch.randn(1, 2, 20, 4)
     exact = attend(q, q, q, weights=True)[1]
     output, weights = attend(q, q, q, weights=True, dropout=0.5)
@@ -244,7 +244,7 @@ def test_nested_edits_compose():
     close(plain, weights @ q)
 
 
-def test_wrong_edits_are_told():
+def test_wrong_edits_are_refused():
     q = torch.randn(1, 2, 3, 4)
     with pytest.raises(ValueError, match="there are 2, numbered from 0"), replace_weights(torch.zeros_like, heads=[2]):
         attend(q, q, q)
@@ -253,12 +253,12 @@ def test_wrong_edits_are_told():
 
 
 @pytest.mark.parametrize("rule", [masks.window(20), masks.padding([300, 7]), masks.prefix(9)], ids=repr)
-def test_dropout_on_every_road(rule):
+def test_dropout_on_every_kernel(rule):
     q = torch.randn(2, 2, 300, 8)
     assert not torch.equal(attend(q, q, q, rule, dropout=0.5), attend(q, q, q, rule, dropout=0.5))
 
 
-def test_compiled_for_any_length_and_with_masks_made_inside():
+def test_compiled_for_any_length_and_with_masks_built_inside():
     def run(q, k, lengths):
         rule = (masks.window(3) | masks.prefix(2)) & masks.padding(lengths) & masks.padding(lengths + 1)
         return attend(q, k, k, rule) + attend(q, k, k, masks.causal()) + attend(q, k, k, masks.padding([3, 2]))
@@ -323,7 +323,7 @@ def test_replacing_weights_of_named_heads():
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "mask", "options", "says"),
+    ("n", "m", "mask", "options", "message"),
     [
         (8, 8, None, {}, "sdpa without a mask."),
         (8, 8, masks.causal(), {}, "sdpa causal: the fused kernel skips the future by itself."),
@@ -343,9 +343,9 @@ def test_replacing_weights_of_named_heads():
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_explains_the_road_taken(n, m, mask, options, says):
+def test_explain_names_the_kernel(n, m, mask, options, message):
     q, k = torch.zeros(1, 2, n, 4), torch.zeros(1, 2, m, 4)
-    assert explain(q, k, k, mask, **options) == says
+    assert explain(q, k, k, mask, **options) == message
 
 
 def test_explains_in_the_language_spoken(monkeypatch):
@@ -359,7 +359,7 @@ good = torch.zeros(2, 4, 5, 8)
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: attend(good[0], good, good), "q is (4, 5, 8): it needs four axes"),
         (lambda: attend(good, good[:1], good), "batches differ: q has 2, k has 1"),
@@ -385,15 +385,15 @@ good = torch.zeros(2, 4, 5, 8)
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_mistakes_are_told(call, says):
+def test_mistakes_are_refused(call, message):
     with pytest.raises(ValueError) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("groups", [4, 2, 1])
 @pytest.mark.parametrize("mask", [None, masks.causal(), masks.window(3), masks.padding([9, 4])], ids=repr)
-def test_listening_changes_no_bit_and_keeps_the_sums_of_rows(mask, groups):
+def test_recording_changes_no_bit_and_stores_the_row_sums(mask, groups):
     """SDPA drops the log of every row's sum, which its kernel knows; who listens gets it at no cost."""
     torch.manual_seed(0)
     for n in (9, 70, 130):  # with a batch and views as models hand them over
@@ -404,15 +404,15 @@ def test_listening_changes_no_bit_and_keeps_the_sums_of_rows(mask, groups):
             with record() as calls:
                 assert torch.equal(attend(q, k, v, mask), plain)
             (call,) = calls
-            kept = mask is None or (isinstance(mask, Band) and mask.left is None)
-            assert (call.lse is not None) == kept
-            if kept:
+            has_lse = mask is None or (isinstance(mask, Band) and mask.left is None)
+            assert (call.lse is not None) == has_lse
+            if has_lse:
                 close(call.lse, formula.lse(call), 1e-5)
                 close(call.only([1, 3], [1]).lse, formula.lse(call)[1:, [1, 3]], 1e-5)
                 assert call.mapped(Tensor.double).lse is None and call.mapped(Tensor.clone).lse is not None
 
 
-def test_sums_of_rows_are_kept_only_where_the_kernel_was_that_one():
+def test_row_sums_are_stored_only_by_the_flash_kernel():
     q = torch.randn(1, 2, 70, 8)
     with torch.no_grad(), record() as calls:
         attend(q, q, q, dropout=0.5)

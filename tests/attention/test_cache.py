@@ -125,7 +125,7 @@ def test_cross_attention_keeps_its_memory_in_a_static_cache_too():
 
 @torch.no_grad()
 @pytest.mark.parametrize("static", [False, True])
-def test_what_was_recorded_does_not_change_when_the_cache_goes_on(static):
+def test_recorded_calls_do_not_change_when_the_cache_grows(static):
     from qkv import record
 
     mha = attention("rotary")
@@ -153,14 +153,14 @@ def test_documents_and_bool_padding_with_a_cache(static):
         first = masks.causal() & (masks.documents(ids) if "documents" in repr(rule) else masks.padding(real[:, :N]))
         parts = []
         for start in range(0, N, 5):
-            seen = min(start + 5, N)
+            stop = min(start + 5, N)
             now = (
                 first
                 if static
                 else masks.causal()
-                & (masks.documents(ids[:seen]) if "documents" in repr(rule) else masks.padding(real[:, :seen]))
+                & (masks.documents(ids[:stop]) if "documents" in repr(rule) else masks.padding(real[:, :stop]))
             )
-            parts.append(mha(x[:, start:seen], mask=now, cache=cache))
+            parts.append(mha(x[:, start:stop], mask=now, cache=cache))
         torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-12, rtol=1e-12)
 
 
@@ -187,8 +187,8 @@ def test_reordered_items_continue_what_they_took_over():
             mha(x[:, :-1], mask=masks.causal(), cache=cache)
             cache.reorder(order)
             last = mha(x[:, -1:], mask=masks.causal(), cache=cache)
-            for b, taken in enumerate(order.tolist()):
-                alone = torch.cat([x[taken : taken + 1, : lengths[taken]], x[b : b + 1, -1:]], 1)
+            for b, source in enumerate(order.tolist()):
+                alone = torch.cat([x[source : source + 1, : lengths[source]], x[b : b + 1, -1:]], 1)
                 expected = mha(alone, mask=masks.causal())[0, -1]
                 torch.testing.assert_close(last[b, 0], expected, atol=1e-12, rtol=1e-12)
 
@@ -206,7 +206,7 @@ def test_reset_starts_over():
         torch.testing.assert_close(mha(x, mask=masks.causal(), cache=cache), first, atol=1e-12, rtol=1e-12)
 
 
-def test_a_full_cache_says_so():
+def test_a_full_cache_is_an_error():
     cache = KVCache(1, 1, 4, 2)
     k = torch.zeros(1, 1, 3, 2)
     cache.append(k, k)

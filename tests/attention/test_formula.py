@@ -23,7 +23,7 @@ KINDS = ["numpy", "torch", "torch with a graph"]
 
 
 @dataclass
-class Asked:
+class Rectangle:
     """A call with everything that a call may have, and a rectangle of it."""
 
     call: Call  # of torch tensors
@@ -34,8 +34,8 @@ class Asked:
 
     def cut(self, table: Any, cols: Any = None) -> Any:
         """What the rectangle is of a whole table (B, H, N, M)."""
-        for axis, places in enumerate((self.items, self.heads, self.rows, cols)):
-            table = table if places is None else np.take(table, np.arange(table.shape[axis])[places], axis)
+        for axis, indices in enumerate((self.items, self.heads, self.rows, cols)):
+            table = table if indices is None else np.take(table, np.arange(table.shape[axis])[indices], axis)
         return table
 
     def oracle(self) -> Steps:
@@ -52,17 +52,17 @@ class Asked:
 
 
 @st.composite
-def asked(draw: Any) -> Asked:
+def rectangles(draw: Any) -> Rectangle:
     case = draw(cases())
     (batch, heads, n, _), m = case.q.shape, case.k.shape[2]
     rng = np.random.default_rng(draw(st.integers(0, 999)))
 
-    def some(size: int) -> Any:
+    def span(size: int) -> Any:
         low = draw(st.integers(0, size - 1))
         numbers = st.lists(st.integers(-size, size - 1), min_size=1, max_size=4)
         return draw(st.none() | st.just(slice(low, draw(st.integers(low + 1, size)))) | numbers)
 
-    def few(size: int) -> list[int] | None:
+    def subset(size: int) -> list[int] | None:
         return draw(st.none() | st.lists(st.integers(0, size - 1), min_size=1, max_size=3))
 
     bias = None
@@ -73,7 +73,7 @@ def asked(draw: Any) -> Asked:
     sinks = torch.from_numpy(rng.normal(size=heads) * 4) if draw(st.booleans()) else None
     softcap, scale = draw(st.sampled_from([None, 0.8, 5.0])), draw(st.sampled_from([0.3, 1.0, 20.0]))
     call = Call(*case.qkv, case.mask, scale, bias, softcap, sinks)
-    return Asked(call, some(n), some(m), few(heads), few(batch))
+    return Rectangle(call, span(n), span(m), subset(heads), subset(batch))
 
 
 def close(ours: Any, theirs: Any) -> None:
@@ -82,16 +82,16 @@ def close(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(asked=asked())
-def test_any_rectangle_equals_the_oracle(kind, asked):
-    done, call = asked.oracle(), asked.of(kind)
+@given(rectangle=rectangles())
+def test_any_rectangle_equals_the_oracle(kind, rectangle):
+    done, call = rectangle.oracle(), rectangle.of(kind)
     with torch.set_grad_enabled("graph" in kind):
-        close(formula.scores(call, asked.rows, asked.cols), asked.cut(done.masked, asked.cols))
-        close(formula.weights(call, asked.rows), asked.cut(done.weights))
+        close(formula.scores(call, rectangle.rows, rectangle.cols), rectangle.cut(done.masked, rectangle.cols))
+        close(formula.weights(call, rectangle.rows), rectangle.cut(done.weights))
         with np.errstate(divide="ignore"):
             sums = np.exp(done.masked).sum(-1)
-            sums = sums if call.sinks is None else sums + np.exp(asked.call.sinks.numpy())[:, None]
-            close(formula.lse(call, asked.rows), np.log(asked.cut(sums[..., None])[..., 0]))
+            sums = sums if call.sinks is None else sums + np.exp(rectangle.call.sinks.numpy())[:, None]
+            close(formula.lse(call, rectangle.rows), np.log(rectangle.cut(sums[..., None])[..., 0]))
 
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (4, 7), (7, 4)])
@@ -99,59 +99,59 @@ def test_every_block_of_rows_under_every_band_equals_the_oracle(n, m):
     """As maps are made: a block of rows, over no more keys than its bands let it see, hidden at their edges alone."""
     q, k = torch.randn(2, 4, n, 3, dtype=torch.float64), torch.randn(2, 2, m, 3, dtype=torch.float64)
     edges = [None, 0, 1, 3]
-    bands = [masks.window(left, right) for left in edges for right in edges]
+    bands = [masks.window(before, after) for before in edges for after in edges]
     for mask in [*bands, masks.window(3, 1) & masks.window(1, 3), masks.window(2) & masks.padding([m, 2])]:
         call = Call(q, k, k, mask, 1.0)
-        done = Asked(call, None, None, None, None).oracle()
-        for one in (call, call.mapped(lambda tensor: tensor.numpy())):
+        done = Rectangle(call, None, None, None, None).oracle()
+        for variant in (call, call.mapped(lambda tensor: tensor.numpy())):
             for rows in (slice(first, last) for first in range(n) for last in range(first + 1, n + 1)):
-                cols = formula.reach(mask, n, m, rows)
+                cols = formula.visible_keys(mask, n, m, rows)
                 with torch.no_grad():
-                    close(formula.scores(one, rows), done.masked[:, :, rows])
-                    close(formula.weights(one, rows, cols), done.weights[:, :, rows, cols])
+                    close(formula.scores(variant, rows), done.masked[:, :, rows])
+                    close(formula.weights(variant, rows, cols), done.weights[:, :, rows, cols])
                     with np.errstate(divide="ignore"):
-                        close(formula.lse(one, rows, cols), np.log(np.exp(done.masked[:, :, rows]).sum(-1)))
+                        close(formula.lse(variant, rows, cols), np.log(np.exp(done.masked[:, :, rows]).sum(-1)))
                 assert done.weights[:, :, rows].sum() == pytest.approx(done.weights[:, :, rows, cols].sum())
 
 
-@given(asked=asked())
-def test_nothing_that_was_given_is_written_over(asked):
+@given(rectangle=rectangles())
+def test_inputs_are_not_overwritten(rectangle):
     """Tables made on the way are; the caller's arrays never are, and a second look gives the same."""
     for kind in KINDS:
-        call = asked.of(kind)
-        given = (call.q, call.k, call.v, call.bias, call.sinks)
-        before = [None if array is None else np.array(array.tolist()) for array in given]
+        call = rectangle.of(kind)
+        arrays = (call.q, call.k, call.v, call.bias, call.sinks)
+        before = [None if array is None else np.array(array.tolist()) for array in arrays]
         with torch.set_grad_enabled("graph" in kind):
-            first, second = (formula.weights(call, asked.rows) for _ in range(2))
+            first, second = (formula.weights(call, rectangle.rows) for _ in range(2))
         assert first.tolist() == second.tolist()
-        for array, was in zip(given, before, strict=True):
+        for array, was in zip(arrays, before, strict=True):
             assert array is None or np.array_equal(np.array(array.tolist()), was)
 
 
-@given(asked=asked())
-def test_gradients_equal_those_of_a_sum_written_out(asked):
+@given(rectangle=rectangles())
+def test_gradients_equal_those_of_a_sum_written_out(rectangle):
     """e^s / (Σe^s + e^sink), with hidden pairs left out of the sum: no softmax, no row maximum, nothing filled."""
-    names = [name for name in ("q", "k", "bias", "sinks") if getattr(asked.call, name) is not None]
-    seed = torch.from_numpy(np.random.default_rng(0).normal(size=asked.oracle().weights.shape))
-    asked.call = replace(asked.call, scale=0.3)
+    names = [name for name in ("q", "k", "bias", "sinks") if getattr(rectangle.call, name) is not None]
+    seed = torch.from_numpy(np.random.default_rng(0).normal(size=rectangle.oracle().weights.shape))
+    rectangle.call = replace(rectangle.call, scale=0.3)
 
     def grads(weigh: Any) -> list[torch.Tensor]:
-        call = asked.call.mapped(lambda tensor: tensor.clone().requires_grad_())
-        made = (weigh(call) * seed).sum()
-        if not made.requires_grad:
+        call = rectangle.call.mapped(lambda tensor: tensor.clone().requires_grad_())
+        loss = (weigh(call) * seed).sum()
+        if not loss.requires_grad:
             return []
-        found = torch.autograd.grad(made, [getattr(call, name) for name in names], allow_unused=True)
-        return [torch.zeros(()) if grad is None else grad for grad in found]
+        gradients = torch.autograd.grad(loss, [getattr(call, name) for name in names], allow_unused=True)
+        return [torch.zeros(()) if grad is None else grad for grad in gradients]
 
     def written_out(call: Call) -> torch.Tensor:
         k = call.k.repeat_interleave(call.q.shape[1] // call.k.shape[1], 1)
         s = torch.einsum("bhnd,bhmd->bhnm", call.q, k) * call.scale
         s = s if call.softcap is None else call.softcap * torch.tanh(s / call.softcap)
-        seen = call.allowed().expand(s.shape)
+        allowed = call.allowed().expand(s.shape)
         if call.bias is not None:
-            shown = call.bias != -np.inf
-            s, seen = s + torch.where(shown, call.bias, 0.0), seen & shown
-        raised = torch.where(seen, s.exp(), 0.0)
+            finite = call.bias != -np.inf
+            s, allowed = s + torch.where(finite, call.bias, 0.0), allowed & finite
+        raised = torch.where(allowed, s.exp(), 0.0)
         total = raised.sum(-1, keepdim=True)
         total = total if call.sinks is None else total + call.sinks.exp()[:, None, None]
         return raised / torch.where(total == 0, 1.0, total)

@@ -116,7 +116,7 @@ def test_equals_transformers_layers(family):
     same(grads(ours(x, mask=rule), [x])[0], grads(expected, [x])[0], 50 * atol)
 
 
-def test_one_head_equals_the_oracle():
+def test_a_single_head_equals_the_oracle():
     attention = SelfAttention(6, d_k=4).double()
     x = torch.randn(2, 5, 6, dtype=torch.float64)
     output, weights = attention(x, masks.causal())
@@ -138,7 +138,7 @@ def test_many_heads_equal_the_oracle():
 
 
 @pytest.mark.parametrize("groups", [1, 2, 6])
-def test_grouped_heads_equal_repeated_ones(groups):
+def test_grouped_heads_equal_repeated_heads(groups):
     grouped = MultiHeadAttention(24, 6, groups).double()
     full = MultiHeadAttention(24, 6).double()
     state = grouped.state_dict()
@@ -240,7 +240,7 @@ def test_recorded_q_is_after_positions_and_k_is_not_repeated():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: MultiHeadAttention(10, 3), "width 10 doesn't divide into 3 heads"),
         (lambda: MultiHeadAttention(12, 4, 3), "4 heads don't divide over 3"),
@@ -260,7 +260,7 @@ def test_recorded_q_is_after_positions_and_k_is_not_repeated():
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_mistakes_are_told(call, says):
+def test_mistakes_are_refused(call, message):
     with pytest.raises(ValueError) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)

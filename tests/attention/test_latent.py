@@ -13,10 +13,10 @@ SIZES = dict(rank=10, head_width=6, rope_width=4)
 
 
 def mla(**more):
-    made = LatentAttention(20, 3, **{**SIZES, **more}).double().eval()
-    for p in made.parameters():
+    module = LatentAttention(20, 3, **{**SIZES, **more}).double().eval()
+    for p in module.parameters():
         nn.init.normal_(p, std=0.3)
-    return made
+    return module
 
 
 @pytest.mark.parametrize("q_rank", [None, 8])
@@ -49,15 +49,17 @@ def test_equals_deepseek_v3(q_rank, value_width):
         output, weights = ours(x, rule, weights=True, absorbed=absorbed)
         torch.testing.assert_close(output, expected, atol=2e-6, rtol=2e-6)
         torch.testing.assert_close(weights, shares, atol=2e-6, rtol=2e-6)
-        got, wanted = (torch.autograd.grad(t.square().sum(), x, retain_graph=True)[0] for t in (output, expected))
-        torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+        actual_grad, expected_grad = (
+            torch.autograd.grad(t.square().sum(), x, retain_graph=True)[0] for t in (output, expected)
+        )
+        torch.testing.assert_close(actual_grad, expected_grad, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("value_width", [6, 5, 10])
 def test_absorbed_equals_plain_output_and_gradient(value_width):
     ours = mla(value_width=value_width, q_rank=7)
     x = torch.randn(2, 9, 20, dtype=torch.float64, requires_grad=True)
-    plain, absorbed = (ours(x, masks.causal(), absorbed=way) for way in (False, True))
+    plain, absorbed = (ours(x, masks.causal(), absorbed=absorb) for absorb in (False, True))
     torch.testing.assert_close(absorbed, plain, atol=1e-12, rtol=1e-12)
     leaves = [x, *ours.parameters()]
     for a, b in zip(*(torch.autograd.grad(t.square().sum(), leaves) for t in (plain, absorbed)), strict=True):

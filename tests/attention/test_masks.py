@@ -63,8 +63,8 @@ def test_causal_is_torchs_lower_right():
 def test_any_rectangle_is_the_slice_of_the_whole(case, data):
     (batch, heads, n, _), m = case.q.shape, case.k.shape[2]
     whole = np.broadcast_to(case.mask.array(n, m, batch=batch, heads=heads), (batch, heads, n, m))
-    low, left = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
-    rows, cols = slice(low, data.draw(st.integers(low, n))), slice(left, data.draw(st.integers(left, m)))
+    top, first = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))
+    rows, cols = slice(top, data.draw(st.integers(top, n))), slice(first, data.draw(st.integers(first, m)))
     part = case.mask.array(n, m, batch=batch, heads=heads, rows=rows, cols=cols)
     np.testing.assert_array_equal(np.broadcast_to(part, whole[:, :, rows, cols].shape), whole[:, :, rows, cols])
     picked = case.mask.array(n, m, batch=batch, heads=heads, rows=[n - 1, 0])
@@ -83,11 +83,11 @@ def test_torch_numpy_and_additive_agree(case):
 
 
 @given(cases(), cases())
-def test_equality_is_of_meaning_as_written(one, other):
-    assert one.mask == one.mask and ~~one.mask == one.mask
-    assert (one.mask & masks.full()) == one.mask and (one.mask | masks.full()) == masks.full()
-    assert (one.mask & other.mask) == (other.mask & one.mask)
-    assert hash(one.mask & other.mask) == hash(other.mask & one.mask)
+def test_equality_is_of_meaning_as_written(case, other):
+    assert case.mask == case.mask and ~~case.mask == case.mask
+    assert (case.mask & masks.full()) == case.mask and (case.mask | masks.full()) == masks.full()
+    assert (case.mask & other.mask) == (other.mask & case.mask)
+    assert hash(case.mask & other.mask) == hash(other.mask & case.mask)
 
 
 def test_different_masks_are_not_equal():
@@ -97,7 +97,7 @@ def test_different_masks_are_not_equal():
     assert masks.causal() & masks.padding([2]) != masks.causal() | masks.padding([2])
 
 
-def test_repr_is_how_one_writes_it():
+def test_repr_is_the_call_that_makes_it():
     assert repr(masks.causal() & ~masks.window(2, 1)) == "causal() & ~window(2, 1)"
     assert (
         repr((masks.causal() | masks.prefix(3)) & masks.padding([2, 4])) == "(causal() | prefix(3)) & padding([2, 4])"
@@ -159,7 +159,7 @@ def test_placed_is_the_rule_at_those_positions():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: masks.dense(torch.ones(2, 2)), "if it holds 0 and −inf, masks.from_additive"),
         (lambda: masks.dense(np.ones((2, 2), dtype=int)), "write mask == 1"),
@@ -181,10 +181,10 @@ def test_placed_is_the_rule_at_those_positions():
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_mistakes_are_told(call, says):
+def test_mistakes_are_refused(call, message):
     with pytest.raises(ValueError) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_combining_with_something_else_is_refused():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from qkv.attention.norms import RMSNorm
-from qkv.attention.positions import turn_halves
+from qkv.attention.positions import rotate_halves
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (2, 1, 7, 8), (0, 4), (1, 1)], ids=str)
@@ -17,12 +17,12 @@ def test_rms_norm_equals_torch(shape):
     a, b = ours(x), theirs(x)
     torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
     upstream = torch.randn_like(a)
-    for got, wanted in zip(
+    for actual, expected in zip(
         torch.autograd.grad(a, (x, ours.weight), upstream),
         torch.autograd.grad(b, (x, theirs.weight), upstream),
         strict=True,
     ):
-        torch.testing.assert_close(got, wanted, atol=1e-12, rtol=1e-12)
+        torch.testing.assert_close(actual, expected, atol=1e-12, rtol=1e-12)
 
 
 def test_rms_norm_gradcheck_half_precision_and_compiled():
@@ -41,12 +41,12 @@ def test_the_turn_equals_the_formula_in_output_and_gradient():
     cos, sin = angle.cos(), angle.sin()
     a, b = x.chunk(2, -1)
     expected = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-    made = turn_halves(x, cos, sin)
-    torch.testing.assert_close(made, expected)
+    rotated = rotate_halves(x, cos, sin)
+    torch.testing.assert_close(rotated, expected)
     upstream = torch.randn_like(expected)
-    for one, other in zip(
-        torch.autograd.grad(made, x, upstream), torch.autograd.grad(expected, x, upstream), strict=True
+    for actual, other in zip(
+        torch.autograd.grad(rotated, x, upstream), torch.autograd.grad(expected, x, upstream), strict=True
     ):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(actual, other)
     strided = x.detach().transpose(1, 2).contiguous().transpose(1, 2)
-    torch.testing.assert_close(turn_halves(strided, cos, sin), expected.detach())
+    torch.testing.assert_close(rotate_halves(strided, cos, sin), expected.detach())

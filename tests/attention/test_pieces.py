@@ -68,18 +68,18 @@ def test_running_the_pieces_equals_the_oracle(chunk, drawn, grad, seed):
     torch.testing.assert_close(output, oracle(q, k, v, mask=mask, scale=0.5)[0], atol=1e-12, rtol=1e-12)
     if grad and output.requires_grad:
         plain = pieces.sdpa(q, k, v, mask.tensor(n, m, batch=batch), scale=0.5)
-        wanted = torch.autograd.grad(plain.square().sum(), (q, k, v))
-        got = torch.autograd.grad(output.square().sum(), (q, k, v), allow_unused=True)
-        for a, b in zip(got, wanted, strict=True):
+        expected = torch.autograd.grad(plain.square().sum(), (q, k, v))
+        actual = torch.autograd.grad(output.square().sum(), (q, k, v), allow_unused=True)
+        for a, b in zip(actual, expected, strict=True):
             torch.testing.assert_close(torch.zeros_like(b) if a is None else a, b, atol=1e-10, rtol=1e-10)
 
 
 def test_work_counts_what_is_computed():
     n = 4096
     window = pieces.plan(masks.window(128), 1, n, n)
-    assert pieces.work(window, 1) / n**2 < 0.07
+    assert pieces.count_scores(window, 1) / n**2 < 0.07
     padded = pieces.plan(masks.padding([n // 4, n // 2]), 2, n, n)
-    assert pieces.work(padded, 2) == n * (n // 4 + n // 2)
+    assert pieces.count_scores(padded, 2) == n * (n // 4 + n // 2)
 
 
 @pytest.mark.parametrize(

@@ -131,8 +131,8 @@ def test_sinusoidal_by_positions_equals_the_table_and_has_a_base():
 def test_yarn_stretch_multiplies_cos_and_sin():
     x = torch.randn(1, 1, 3, 8, dtype=torch.float64)
     scaling = {"kind": "yarn", "factor": 4.0, "original": 64}
-    one, two = (Rotary(8, scaling={**scaling, "stretch": s}) for s in (1.0, 2.0))
-    torch.testing.assert_close(two(x, 5), 2 * one(x, 5))
+    plain, stretched = (Rotary(8, scaling={**scaling, "stretch": s}) for s in (1.0, 2.0))
+    torch.testing.assert_close(stretched(x, 5), 2 * plain(x, 5))
 
 
 def test_sinusoidal_is_the_papers_table():
@@ -154,24 +154,24 @@ def test_alibi_slopes(n_head):
     torch.testing.assert_close(bias[0, :, 2], -torch.tensor(slopes)[:, None] * torch.tensor([4.0, 3, 2, 1, 0]))
 
 
-@pytest.mark.parametrize("both_ways", [True, False])
-def test_relative_bias_equals_t5(both_ways):
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_relative_bias_equals_t5(bidirectional):
     config = T5Config(
         d_model=8,
         num_heads=2,
         d_kv=4,
-        is_decoder=not both_ways,
+        is_decoder=not bidirectional,
         relative_attention_num_buckets=14,
         relative_attention_max_distance=40,
     )
-    theirs = T5Attention(config, has_relative_attention_bias=True, **({} if both_ways else {"layer_idx": 0}))
-    ours = Relative(2, 14, 40, both_ways)
+    theirs = T5Attention(config, has_relative_attention_bias=True, **({} if bidirectional else {"layer_idx": 0}))
+    ours = Relative(2, 14, 40, bidirectional)
     ours.table.data = theirs.relative_attention_bias.weight.data
     torch.testing.assert_close(ours.bias(90, 90), theirs.compute_bias(90, 90))
     torch.testing.assert_close(ours.bias(4, 90), theirs.compute_bias(90, 90)[:, :, -4:])
     distance = torch.arange(-200, 200)
-    bucket = theirs._relative_position_bucket(distance, both_ways, 14, 40)
-    assert torch.equal(relative_bucket(distance, 14, 40, both_ways), bucket)
+    bucket = theirs._relative_position_bucket(distance, bidirectional, 14, 40)
+    assert torch.equal(relative_bucket(distance, 14, 40, bidirectional), bucket)
 
 
 def test_relative_bias_learns():
@@ -184,7 +184,7 @@ LLAMA3 = {"kind": "llama3", "factor": 8.0, "low": 1.0, "high": 4.0, "original": 
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: Rotary(7), "must be even"),
         (lambda: Rotary(8, scaling={"kind": "yrn", "factor": 2}), "not one of linear, ntk, dynamic, yarn, llama3"),
@@ -204,7 +204,7 @@ LLAMA3 = {"kind": "llama3", "factor": 8.0, "low": 1.0, "high": 4.0, "original": 
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_mistakes_are_told(call, says):
+def test_mistakes_are_refused(call, message):
     with pytest.raises(ValueError) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)

@@ -48,9 +48,9 @@ def test_heads_read_their_own_slice_of_the_projection():
     whole = steps(x, w_q, w_k, w_v, n_head=3)
     for h in range(3):
         part = slice(4 * h, 4 * h + 4)
-        one = steps(x, w_q[:, part], w_k[:, part], w_v[:, part])
-        np.testing.assert_allclose(whole.heads[h], one.output, atol=1e-14)
-        np.testing.assert_allclose(whole.output[:, part], one.output, atol=1e-14)
+        head = steps(x, w_q[:, part], w_k[:, part], w_v[:, part])
+        np.testing.assert_allclose(whole.heads[h], head.output, atol=1e-14)
+        np.testing.assert_allclose(whole.output[:, part], head.output, atol=1e-14)
 
 
 def test_three_steps_by_hand():
@@ -71,7 +71,7 @@ def test_sinks_take_a_share_and_give_nothing():
     np.testing.assert_allclose(done.weights[0, :, 0], [[0.25] * 3, [1 / 6] * 3])
 
 
-def test_softcap_comes_first_and_the_bias_after():
+def test_softcap_is_before_the_bias():
     q = np.array([[2.0]])
     done = from_qkv(q, [[1.0], [3.0]], [[1.0], [0.0]], scale=1, bias=[[0.0, -1.0]], softcap=4.0)
     np.testing.assert_allclose(done.scaled, 4 * np.tanh(np.array([[2.0, 6.0]]) / 4) + [[0.0, -1.0]])
@@ -105,7 +105,7 @@ def test_a_bias_per_item_is_read_as_a_mask_per_item_is():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: steps(np.full((2, 2), 1e200)), "scores at (0, 0, 0, 0) is inf, beyond what float64 holds"),
         (lambda: steps([[1e308, 1e308]], [[1.0], [1.0]]), "q at (0, 0) is inf"),
@@ -132,52 +132,56 @@ def test_a_bias_per_item_is_read_as_a_mask_per_item_is():
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_the_oracle_never_says_nan_nor_takes_it_for_zero(call, says):
+def test_the_oracle_refuses_nan(call, message):
     with pytest.raises(Problem) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)
     assert any("\u4e00" <= c <= "\u9fff" for c in error.value.say("zh"))
 
 
-def test_softmax_lets_nan_be_seen():
+def test_softmax_passes_nan_through():
     assert np.isnan(softmax(np.array([[np.nan, 1.0]]))).all()
     assert softmax(np.array([[-1e308, 1e308]])).tolist() == [[0, 1]]
 
 
-def test_keeps_and_shows_what_q_k_and_v_were_made_from():
+def test_keeps_and_shows_the_inputs_of_q_k_and_v():
     x, memory, (w_q, w_k, w_v, w_o) = rng.normal(size=(2, 4)), rng.normal(size=(3, 4)), rng.normal(size=(4, 4, 4))
     done = steps(x, w_q, w_k, w_v, w_o, n_head=2, memory=memory, names=["a", "b"])
     plain = json.loads(done.to_json())
-    made = {
+    arrays = {
         name: np.array(plain[name]) for name in ("x", "memory", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "output")
     }
-    heads = {"q": made["x"] @ made["w_q"], "k": made["memory"] @ made["w_k"], "v": made["memory"] @ made["w_v"]}
+    heads = {
+        "q": arrays["x"] @ arrays["w_q"],
+        "k": arrays["memory"] @ arrays["w_k"],
+        "v": arrays["memory"] @ arrays["w_v"],
+    }
     for name, whole in heads.items():
-        np.testing.assert_allclose(made[name], whole.reshape(-1, 2, 2).swapaxes(0, 1))
+        np.testing.assert_allclose(arrays[name], whole.reshape(-1, 2, 2).swapaxes(0, 1))
     assert plain["shapes"]["memory"] == [3, 4]
     text = done.show(lang="en", head=1)
-    shown = [
+    titles = [
         "x  (2, 4)",
         "memory  (3, 4)",
         "W_q  (4, 4)  columns 2 to 3, those of head 1",
         "W_o  (4, 4)",
         "Q  (2, 2, 2)",
     ]
-    places = [text.index(title) for title in shown]
-    assert places[0] < places[1] < places[2] < places[4] < places[3]
+    offsets = [text.index(title) for title in titles]
+    assert offsets[0] < offsets[1] < offsets[2] < offsets[4] < offsets[3]
     for value in [*x.ravel(), *memory.ravel(), *w_q[:, 2:].ravel(), *w_o.ravel(), *done.output.ravel()]:
         assert f"{value:.3f}".replace("-", "−") in text or abs(value) < 5e-4
     assert json.loads(from_qkv(x, x, x).to_json()).keys().isdisjoint({"x", "w_q", "w_o", "bias"})
 
 
-def test_says_which_matrices_were_left_out():
+def test_lists_the_matrices_that_are_missing():
     assert "Left out: W_q, W_k, W_v; so q = x, k = x, v = x." in steps(np.eye(2)).show(lang="en")
     cross = steps(np.eye(2), w_q=np.eye(2), memory=np.eye(2)).show(lang="en")
     assert "Left out: W_k, W_v; so k = memory, v = memory." in cross and "Two texts" in cross
     assert "没有给出 W_q、W_k、W_v，所以 q = x、k = x、v = x。" in steps(np.eye(2)).show(lang="zh")
 
 
-def test_a_long_matrix_is_shown_with_its_middle_left_out():
+def test_the_middle_of_a_long_matrix_is_omitted():
     text = steps(rng.normal(size=(3, 40)), *np.ones((3, 40, 2))).show()
     assert "…" in text[text.index("x  (3, 40)") : text.index("W_q  (40, 2)")] and len(text.splitlines()) < 110
 
@@ -189,13 +193,13 @@ def test_grouped_heads_interleave():
         np.testing.assert_allclose(whole.heads[0, head], from_qkv(q[0, head], k[0, group], v[0, group]).output)
 
 
-def test_masked_row_is_zero_and_says_so():
+def test_a_masked_row_is_zero_and_labelled():
     done = steps(np.eye(3), mask=np.array([[1, 0, 0], [0, 0, 0], [1, 1, 1]]) == 1, names=["a", "b", "c"])
     assert done.weights[1].tolist() == [0, 0, 0] and done.output[1].tolist() == [0, 0, 0]
     assert "b may attend to nothing" in done.show(lang="en") and "b 没有可以看的键" in done.show(lang="zh")
 
 
-def test_a_range_is_told_only_where_the_rows_sums_differ():
+def test_a_range_is_printed_only_where_the_row_sums_differ():
     dead = np.array([[True, False, False], [False] * 3, [True] * 3])
     two, three = np.zeros((1, 1, 2, 4)), np.zeros((1, 1, 3, 4))
     for done, english, chinese in (
@@ -235,7 +239,7 @@ def test_sinusoid_table():
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
         (lambda: steps(np.eye(3), np.ones((4, 2))), "w_q is (4, 2) but the vectors are 3 wide"),
         (lambda: steps(np.eye(3), n_head=2), "doesn't divide into 2 heads"),
@@ -253,7 +257,7 @@ def test_sinusoid_table():
     ],
     ids=lambda p: p if isinstance(p, str) else "",
 )
-def test_mistakes_are_told(call, says):
+def test_mistakes_are_refused(call, message):
     with pytest.raises(ValueError) as error:
         call()
-    assert says in str(error.value)
+    assert message in str(error.value)

@@ -19,7 +19,7 @@ from qkv.attention.tiles import tiles
     grow=st.sampled_from([1, 300]),
     seed=st.integers(0, 99),
 )
-def test_equals_the_plain_way(n, m, block, grow, seed):
+def test_equals_plain_attention(n, m, block, grow, seed):
     rng = np.random.default_rng(seed)
     q, k, v = (rng.normal(size=(size, 3)) * grow for size in (n, m, m))
     allowed = rng.random((n, m)) < 0.6
@@ -28,7 +28,7 @@ def test_equals_the_plain_way(n, m, block, grow, seed):
     assert len(done.tiles) == -(-m // block)
 
 
-def test_state_after_each_block_is_that_of_the_keys_seen():
+def test_state_after_each_block_is_that_of_the_keys_so_far():
     rng = np.random.default_rng(1)
     q, k, v = (rng.normal(size=(s, 4)) for s in (3, 5, 5))
     for tile in tiles(q, k, v, block=2).tiles:
@@ -44,7 +44,7 @@ def test_shows_itself_in_both_languages():
     assert "running sum" in done.show(lang="en") and "累计和" in done.show(lang="zh")
 
 
-def test_a_block_that_is_all_hidden_says_so_also_after_something_was_seen():
+def test_a_hidden_block_is_labelled_also_after_visible_keys():
     done = tiles(np.eye(3), np.eye(3), np.eye(3), 1, masks.causal())
     assert done.show(0, lang="en").count("all hidden by the mask") == 2
     assert done.show(1, lang="en").count("all hidden by the mask") == 1

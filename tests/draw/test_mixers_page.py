@@ -15,7 +15,7 @@ from qkv.draw.page import LIMIT, html
 from qkv.draw.page_data import carry
 from qkv.draw.page_shell import script
 from qkv.mixers.calls import Mixing
-from qkv.mixers.dispatch import beginnings
+from qkv.mixers.dispatch import document_starts
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace
 from tests.draw.pages import CLOSE, PAGE, ROUGH, assert_shown, until, weights
@@ -41,7 +41,7 @@ def mixing(
         gone = ~keep[:, None]
         k, v = (t.masked_fill(gone[..., None], 0.0) for t in (k, v))
         decay, write = (None if t is None else t.masked_fill(gone, 0.0) for t in (decay, write))
-    resets = None if documents is None else beginnings(torch.tensor(documents).expand(batch, n), keep)
+    resets = None if documents is None else document_starts(torch.tensor(documents).expand(batch, n), keep)
     return Mixing(q, k, v, decay, 0.7, write, keep=keep, resets=resets, **more)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from qkv.attention.positions import turn_halves
+from qkv.attention.positions import rotate_halves
 from qkv.draw.rotary_figure import Pair, html, table_html
 from qkv.i18n import Problem
 from tests.draw.pages import assert_shown, contrast
@@ -38,7 +38,7 @@ def test_turning_is_qkvs_own(pair):
     for name, position in (("q", pair.m), ("k", pair.n)):
         x = torch.tensor(getattr(pair, name), dtype=torch.float64)
         angle = torch.tensor([position * pair.theta], dtype=torch.float64)
-        np.testing.assert_allclose(pair.turned(name), turn_halves(x, angle.cos(), angle.sin()), atol=1e-12)
+        np.testing.assert_allclose(pair.turned(name), rotate_halves(x, angle.cos(), angle.sin()), atol=1e-12)
     table = pair.products()
     assert abs(table[pair.m, pair.n] - pair.product()) < 1e-12
     for apart in range(-pair.most, pair.most + 1):

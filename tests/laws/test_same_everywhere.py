@@ -40,7 +40,7 @@ def test_modes_agree(name):
 
 def test_nothing_is_left_listening():
     state = vars(sys.modules["qkv.attention.dispatch"])
-    assert state["_recorders"] == [] and state["_edits"] == []
+    assert state["_listeners"] == [] and state["_edits"] == []
 
 
 def test_the_public_names_are_there_and_no_others():

@@ -49,16 +49,16 @@ def cases(draw: Any, delta: bool | None = None, state: bool | None = None, least
     rng = np.random.default_rng(draw(st.integers(0, 999)))
     heads = groups * per_group
 
-    def some(*shape: int) -> Tensor:
+    def normal(*shape: int) -> Tensor:
         return torch.from_numpy(rng.normal(size=shape))
 
-    k = torch.nn.functional.normalize(some(batch, groups, n, key), dim=-1)
-    decay = -some(batch, heads, n).abs() * 10.0 ** draw(st.integers(-6, 2))
-    decay[some(batch, heads, n) > 1] = 0.0
+    k = torch.nn.functional.normalize(normal(batch, groups, n, key), dim=-1)
+    decay = -normal(batch, heads, n).abs() * 10.0 ** draw(st.integers(-6, 2))
+    decay[normal(batch, heads, n) > 1] = 0.0
     corrects = draw(st.booleans()) if delta is None else delta
     write = torch.from_numpy(rng.uniform(size=(batch, heads, n))) if corrects else None
-    first = some(batch, heads, key, value) if (draw(st.booleans()) if state is None else state) else None
-    return Case(some(batch, groups, n, key), k, some(batch, heads, n, value), decay, write, first)
+    first = normal(batch, heads, key, value) if (draw(st.booleans()) if state is None else state) else None
+    return Case(normal(batch, groups, n, key), k, normal(batch, heads, n, value), decay, write, first)
 
 
 def by_reference(case: Case, scale: float) -> reference.Mixed:

@@ -26,22 +26,22 @@ def test_equals_the_reference(form, case, chunk, scale):
 @given(case=cases(), chunk=st.integers(1, 8), seed=st.integers(0, 99))
 def test_gradients_agree(case, chunk, seed):
     """Of everything that goes in, through output and state alike; the recurrent form's come from autograd itself."""
-    found = {}
+    gradients = {}
     for form in FORMS:
         ours = case.leaves()
         output, state = ours.mix(form=form, chunk=chunk)
         torch.manual_seed(seed)
         ((output * torch.randn_like(output)).sum() + (state * torch.randn_like(state)).sum()).backward()
-        found[form] = [None if t is None else t.grad for t in vars(ours).values()]
+        gradients[form] = [None if t is None else t.grad for t in vars(ours).values()]
     for form in ("parallel", "chunkwise"):
-        for ours, plain in zip(found[form], found["recurrent"], strict=True):
+        for ours, plain in zip(gradients[form], gradients["recurrent"], strict=True):
             assert (ours is None) == (plain is None)
             if ours is not None:
                 close(ours, plain)
 
 
 @given(case=cases(state=False, least=2), chunk=st.integers(1, 8), data=st.data())
-def test_a_state_carried_from_a_prefix_is_one_pass(case, chunk, data):
+def test_continuing_from_the_state_of_a_prefix_equals_a_single_pass(case, chunk, data):
     cut = data.draw(st.integers(1, case.n - 1))
     output, state = case.mix(chunk=chunk)
     first, carried = case.part(0, cut).mix(chunk=chunk)
@@ -66,15 +66,15 @@ def test_the_future_changes_nothing(case, chunk, form, data):
 def test_padding_changes_nothing(case, chunk, form, data):
     """On either side or in between, even where it is NaN; a state passes through it untouched."""
     output, state = case.mix()
-    places = torch.tensor(sorted(data.draw(st.permutations(range(case.n + 4)))[: case.n]))
+    positions = torch.tensor(sorted(data.draw(st.permutations(range(case.n + 4)))[: case.n]))
     keep = torch.zeros(len(case.v), case.n + 4, dtype=torch.bool)
-    keep[:, places] = True
+    keep[:, positions] = True
 
     def spread(t, fill):
         if t is None:
             return None
         wide = torch.full((*t.shape[:2], case.n + 4, *t.shape[3:]), fill, dtype=t.dtype)
-        wide[:, :, places] = t
+        wide[:, :, positions] = t
         return wide
 
     nan = float("nan")
@@ -87,7 +87,7 @@ def test_padding_changes_nothing(case, chunk, form, data):
         case.state,
     )
     ours, last = padded.mix(keep=keep, form=form, chunk=chunk)
-    close(ours[:, :, places], output)
+    close(ours[:, :, positions], output)
     close(last, state)
 
 
@@ -106,9 +106,9 @@ def test_documents_know_nothing_of_each_other(case, chunk, form, data):
     close(state, alone[-1][1])
     output.square().sum().backward()
     sum(part.square().sum() for part, _ in alone).backward()
-    for one, other in zip(vars(ours).values(), vars(theirs).values(), strict=True):
-        if one is not None:
-            close(one.grad, other.grad)
+    for packed, single in zip(vars(ours).values(), vars(theirs).values(), strict=True):
+        if packed is not None:
+            close(packed.grad, single.grad)
 
 
 @pytest.mark.parametrize("delta", [False, True])
@@ -134,12 +134,12 @@ def test_long_texts_and_extreme_decays_give_numbers(delta):
     assert error < 1e-5, float(error)
 
 
-def test_after_a_strong_decay_small_ones_are_kept_in_float32():
+def test_small_decays_after_a_strong_decay_survive_in_float32():
     """Running sums in float32 would lose what follows e^(−1,000)·…: 32 strong decays, then 32 of −0.001."""
     decay = torch.cat([torch.full((32,), -1000.0), torch.full((32,), -0.001)]).expand(1, 1, 64)
-    one = torch.ones(1, 1, 64, 1)
-    output = mix(one, one, one, decay, scale=1.0)[0]
-    expected = mix(*(t.double() for t in (one, one, one, decay)), scale=1.0, form="recurrent")[0]
+    x = torch.ones(1, 1, 64, 1)
+    output = mix(x, x, x, decay, scale=1.0)[0]
+    expected = mix(*(t.double() for t in (x, x, x, decay)), scale=1.0, form="recurrent")[0]
     close(output, expected, 1e-6)
 
 
@@ -158,7 +158,7 @@ def test_spans_are_only_for_the_cache(case, chunk):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("form", FORMS)
 def test_half_precision_keeps_its_state_in_float32(dtype, form):
-    one = torch.ones(1, 1, 3000, 2, dtype=dtype)
-    output, state = mix(one, one, one, torch.zeros(1, dtype=dtype), form=form, scale=0.001)
+    x = torch.ones(1, 1, 3000, 2, dtype=dtype)
+    output, state = mix(x, x, x, torch.zeros(1, dtype=dtype), form=form, scale=0.001)
     assert output.dtype == dtype and state.dtype == torch.float32
     assert state[0, 0, 0, 0] == 3000  # bfloat16 stops counting at 256

@@ -34,7 +34,7 @@ LAYERS = {
 }
 
 
-def made(kind, seed=0):
+def layer_of(kind, seed=0):
     torch.manual_seed(seed)
     return LAYERS[kind]().double()
 
@@ -112,7 +112,7 @@ def test_equals_transformers_in_output_and_gradient(kind, padded, n):
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     theirs = theirs.double()
-    given = torch.randn(2, n, WIDTH, dtype=torch.float64)
+    inputs = torch.randn(2, n, WIDTH, dtype=torch.float64)
     ours = ours_class.from_transformers(theirs)
     keep = torch.ones(2, n, dtype=torch.bool)
     if padded == "left":
@@ -122,7 +122,7 @@ def test_equals_transformers_in_output_and_gradient(kind, padded, n):
     seed = torch.randn(2, n, WIDTH, dtype=torch.float64) * keep[..., None]
     results = []
     for layer, options in ((theirs, dict(attention_mask=keep)), (ours, dict(mask=keep))):
-        leaf = given.clone().requires_grad_()
+        leaf = inputs.clone().requires_grad_()
         output = layer(leaf, **({} if padded == "no" else options))
         (output * seed).sum().backward()
         results.append((output * keep[..., None], leaf.grad))
@@ -136,7 +136,7 @@ def test_equals_transformers_in_output_and_gradient(kind, padded, n):
         assert mine == pytest.approx(other, rel=1e-4, abs=1e-6)
 
 
-def test_what_has_no_place_is_told():
+def test_unknown_weights_are_refused():
     theirs, ours_class = their_mamba2()
     theirs.extra = torch.nn.Parameter(torch.ones(1))
     with pytest.raises(Problem, match="these weights have no place here: extra"):
@@ -148,8 +148,8 @@ def test_what_has_no_place_is_told():
 
 def test_retention_is_the_paper_s():
     """Written out in NumPy's reference from the layer's own projections: turned q and k, one γ per head, norm, gate."""
-    layer, given = made("retention"), x()
-    q, k, v = (part(given).unflatten(-1, (3, -1)).transpose(1, 2).detach() for part in (layer.q, layer.k, layer.v))
+    layer, inputs = layer_of("retention"), x()
+    q, k, v = (part(inputs).unflatten(-1, (3, -1)).transpose(1, 2).detach() for part in (layer.q, layer.k, layer.v))
     turn = torch.outer(torch.arange(9).double(), 10000.0 ** -(torch.arange(2).double() / 2))
 
     def turned(t):
@@ -159,8 +159,8 @@ def test_retention_is_the_paper_s():
     gamma = (1 - 2.0 ** (-5 - torch.arange(3).double())).numpy()
     mixed = torch.from_numpy(reference.retention(turned(q), turned(k), v.numpy(), gamma, 4**-0.5).output)
     normed = (mixed - mixed.mean(-1, keepdim=True)) / (mixed.var(-1, keepdim=True, correction=0) + 1e-5).sqrt()
-    expected = layer.out(normed.transpose(1, 2).flatten(2) * F.silu(layer.gate(given)))
-    close(layer(given), expected)
+    expected = layer.out(normed.transpose(1, 2).flatten(2) * F.silu(layer.gate(inputs)))
+    close(layer(inputs), expected)
 
 
 # With a cache as without
@@ -169,30 +169,30 @@ def test_retention_is_the_paper_s():
 @pytest.mark.parametrize("kind", LAYERS)
 @given(cuts=st.lists(st.integers(1, 8), max_size=4), seed=st.integers(0, 9))
 def test_cached_is_uncached(kind, cuts, seed):
-    layer, given = made(kind, seed), x(seed=seed)
+    layer, inputs = layer_of(kind, seed), x(seed=seed)
     cache = layer.new_cache(2, dtype=torch.float64)
     size = cache.numbers
     edges = sorted({0, 9, *cuts})
-    parts = [layer(given[:, a:b], cache=cache) for a, b in pairwise(edges)]
-    close(torch.cat(parts, 1), layer(given))
+    parts = [layer(inputs[:, a:b], cache=cache) for a, b in pairwise(edges)]
+    close(torch.cat(parts, 1), layer(inputs))
     assert cache.numbers == size and cache.at(1) == 9
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_items_of_different_lengths_go_on_from_their_own(kind):
     """Prompts padded on the right, told by `expect`; then two tokens more; then the items change places."""
-    layer, given = made(kind), x()
+    layer, inputs = layer_of(kind), x()
     lengths, cache = [7, 3], layer.new_cache(2, dtype=torch.float64)
     cache.expect(lengths)
-    prompt = given[:, :7].clone()
+    prompt = inputs[:, :7].clone()
     prompt[1, 3:] = 99.0  # padding, which must not matter
     outputs = [layer(prompt, cache=cache)]
-    more = torch.stack([given[0, 7:9], given[1, 3:5]])
+    more = torch.stack([inputs[0, 7:9], inputs[1, 3:5]])
     outputs += [layer(more[:, :1], cache=cache)]
     cache.reorder(torch.tensor([1, 0]))
     outputs += [layer(more.flip(0)[:, 1:], cache=cache)]
     for item, length in enumerate(lengths):
-        whole = layer(given[item : item + 1, : length + 2])[0]
+        whole = layer(inputs[item : item + 1, : length + 2])[0]
         close(outputs[0][item, :length], whole[:length])
         close(outputs[1][item, 0], whole[length])
         close(outputs[2][1 - item, 0], whole[length + 1])
@@ -201,9 +201,9 @@ def test_items_of_different_lengths_go_on_from_their_own(kind):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("kind", LAYERS)
 def test_padding_changes_nothing(kind, side):
-    layer, given = made(kind), x(batch=1)
-    alone, junk = layer(given), torch.full((1, 4, WIDTH), 7.0, dtype=torch.float64)
-    padded = torch.cat([junk, given] if side == "left" else [given, junk], 1)
+    layer, inputs = layer_of(kind), x(batch=1)
+    alone, junk = layer(inputs), torch.full((1, 4, WIDTH), 7.0, dtype=torch.float64)
+    padded = torch.cat([junk, inputs] if side == "left" else [inputs, junk], 1)
     keep = torch.tensor([[False] * 4 + [True] * 9] if side == "left" else [[True] * 9 + [False] * 4])
     close(layer(padded, keep)[keep][None], alone)
     close(layer(padded, masks.causal() & masks.padding(keep))[keep][None], alone)
@@ -212,39 +212,39 @@ def test_padding_changes_nothing(kind, side):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_mask_over_the_whole_text_is_read_where_the_new_tokens_stand(kind):
     """With a cache as with a KVCache: the mask speaks of all keys, read before or now."""
-    layer, given = made(kind), x(batch=1)
+    layer, inputs = layer_of(kind), x(batch=1)
     keep = torch.tensor([[True] * 7 + [False] * 2])
     for rule, first in ((masks.padding([7]), masks.padding([7])), (masks.padding(keep), masks.padding(keep[:, :4]))):
         cache = layer.new_cache(1, dtype=torch.float64)
-        parts = [layer(given[:, :4], first, cache=cache), layer(given[:, 4:], masks.causal() & rule, cache=cache)]
-        close(torch.cat(parts, 1)[:, :7], layer(given[:, :7]))
+        parts = [layer(inputs[:, :4], first, cache=cache), layer(inputs[:, 4:], masks.causal() & rule, cache=cache)]
+        close(torch.cat(parts, 1)[:, :7], layer(inputs[:, :7]))
         alone = layer.new_cache(1, dtype=torch.float64)
-        layer(given[:, :7], cache=alone)
+        layer(inputs[:, :7], cache=alone)
         close(cache.state, alone.state)
         close(cache.tail, alone.tail)
     with pytest.raises(Problem, match="several documents are read in one pass"):
-        layer(given[:, :1], masks.documents([[0] * 10]), cache=cache)
+        layer(inputs[:, :1], masks.documents([[0] * 10]), cache=cache)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_documents_know_nothing_of_each_other(kind):
-    layer, given = made(kind), x(batch=1)
+    layer, inputs = layer_of(kind), x(batch=1)
     rule = masks.causal() & masks.documents([[0] * 4 + [1] * 2 + [2] * 3])
-    alone = [layer(given[:, a:b]) for a, b in ((0, 4), (4, 6), (6, 9))]
-    close(layer(given, rule), torch.cat(alone, 1))
+    alone = [layer(inputs[:, a:b]) for a, b in ((0, 4), (4, 6), (6, 9))]
+    close(layer(inputs, rule), torch.cat(alone, 1))
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_the_future_changes_nothing(kind):
-    layer, given = made(kind), x()
-    changed = given.clone()
+    layer, inputs = layer_of(kind), x()
+    changed = inputs.clone()
     changed[:, 5:] += 1
-    close(layer(changed)[:, :5], layer(given)[:, :5], 1e-12)
+    close(layer(changed)[:, :5], layer(inputs)[:, :5], 1e-12)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_it_is_heard_by_its_name_and_learns_every_weight(kind):
-    layer = made(kind)
+def test_it_is_recorded_by_its_name_and_learns_every_weight(kind):
+    layer = layer_of(kind)
     layer.name = "decoder.4"
     with record() as calls:
         layer(x()).square().sum().backward()
@@ -255,7 +255,7 @@ def test_it_is_heard_by_its_name_and_learns_every_weight(kind):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_what_was_recorded_stays_when_the_cache_starts_again(kind):
     """The state a call got, and what backward needs."""
-    layer, cache = made(kind), made(kind).new_cache(2, dtype=torch.float64)
+    layer, cache = layer_of(kind), layer_of(kind).new_cache(2, dtype=torch.float64)
     layer(x(), cache=cache)
     with record() as calls:
         output = layer(x(seed=2), cache=cache)
@@ -270,7 +270,7 @@ def test_what_was_recorded_stays_when_the_cache_starts_again(kind):
 @pytest.mark.parametrize("rule", [masks.window(3), masks.causal() & masks.prefix(2), masks.window(None, 1)])
 def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
     with pytest.raises(Problem, match="can obey causal, padding and documents, but not"):
-        made(kind)(x(), rule)
+        layer_of(kind)(x(), rule)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
         lambda: Retention(10, 4),
     ],
 )
-def test_sizes_that_do_not_fit_are_told(bad):
+def test_sizes_that_do_not_fit_are_refused(bad):
     with pytest.raises(Problem, match="divide"):
         bad()
 
@@ -300,7 +300,7 @@ SIZES = {
 
 
 @pytest.mark.parametrize("layer, name", [(layer, name) for layer, sizes in SIZES.items() for name in sizes])
-def test_a_size_that_is_none_is_told_by_its_name(layer, name):
+def test_a_size_of_0_is_refused_by_its_name(layer, name):
     layer(**SIZES[layer])
     for wrong in WRONG:
         with pytest.raises(Problem, match=f"^{name} is {wrong!r}: give a whole number, 1 or more$"):
@@ -308,8 +308,8 @@ def test_a_size_that_is_none_is_told_by_its_name(layer, name):
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-def test_caches_that_do_not_fit_are_told(kind):
-    layer = made(kind)
+def test_caches_that_do_not_fit_are_refused(kind):
+    layer = layer_of(kind)
     with pytest.raises(Problem, match="made for 3 texts at once, and 2 came"):
         layer(x(), cache=layer.new_cache(3))
     with pytest.raises(Problem, match=r"this layer keeps a state: make its cache with new_cache.*, not KVCache"):
@@ -325,20 +325,20 @@ def test_the_convolution_is_torch_s_own():
     torch.manual_seed(0)
     ours = CausalConvolution(5, taps=4).double()
     torch.nn.init.normal_(ours.bias)
-    theirs, given = copy.deepcopy(ours), torch.randn(2, 3 + 150, 5, dtype=torch.float64)
-    a, b = (given.clone().requires_grad_() for _ in range(2))
+    theirs, inputs = copy.deepcopy(ours), torch.randn(2, 3 + 150, 5, dtype=torch.float64)
+    a, b = (inputs.clone().requires_grad_() for _ in range(2))
     mine = ours(a)
     other = F.conv1d(b.transpose(1, 2), theirs.weight[:, None], theirs.bias, groups=5).transpose(1, 2)
     close(mine, other)
     seed = torch.randn_like(mine)
     (mine * seed).sum().backward()
     (other * seed).sum().backward()
-    for one, two in ((a, b), (ours.weight, theirs.weight), (ours.bias, theirs.bias)):
-        close(one.grad, two.grad)
+    for actual, expected in ((a, b), (ours.weight, theirs.weight), (ours.bias, theirs.bias)):
+        close(actual.grad, expected.grad)
 
 
 def test_half_precision_runs():
-    layer = made("delta").bfloat16()
+    layer = layer_of("delta").bfloat16()
     cache = layer.new_cache(2, dtype=torch.bfloat16)
     output = layer(x().bfloat16(), cache=cache)
     assert output.dtype == torch.bfloat16 and cache.state.dtype == torch.float32
@@ -346,7 +346,7 @@ def test_half_precision_runs():
 
 def test_what_is_recorded_replays():
     """A recorded call run again gives the layer's own numbers: q, k, v, β and decays are all there is to it."""
-    layer = made("delta")
+    layer = layer_of("delta")
     with record() as calls:
         layer(x())
     call = calls[0]
@@ -360,5 +360,5 @@ def test_a_fresh_layer_remembers(kind):
     """Of what a token wrote, some head still holds a tenth after 20 more: who forgets all at once can't learn to recall."""
     for seed in range(5):
         with torch.no_grad(), record() as calls:
-            made(kind, seed)(x(1, 20))
+            layer_of(kind, seed)(x(1, 20))
         assert float(calls[0].decay.sum(-1).exp().max()) > 0.1

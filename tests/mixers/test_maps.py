@@ -34,17 +34,17 @@ def test_a_row_times_v_is_what_mix_gives(case, data):
     call, output = recorded(case, **options)
     item, head = data.draw(st.integers(0, len(case.v) - 1)), data.draw(st.integers(0, case.v.shape[1] - 1))
     small = data.draw(st.integers(1, 6))
-    one = head_of(call, item, head)
-    one.__dict__["_chunks"] = mixer_maps._chunked(one.call, small) if case.write is not None else None
-    whole = one.weights()
+    head_map = head_of(call, item, head)
+    head_map.__dict__["_chunks"] = mixer_maps._chunk_matrices(head_map.call, small) if case.write is not None else None
+    whole = head_map.weights()
     close(whole @ call.v[item, head], output[item, head])
     if not options:
         close(whole, by_reference(case, call.scale).weights[item, head])
     rows, cols = (data.draw(st.lists(st.integers(0, case.n - 1), max_size=2 * case.n)) for _ in range(2))
-    close(one.weights(rows, cols), whole[rows][:, cols], 1e-12)
+    close(head_map.weights(rows, cols), whole[rows][:, cols], 1e-12)
     row, key = data.draw(st.integers(0, case.n - 1)), data.draw(st.integers(0, case.n - 1))
-    close(one.row(row), whole[row], 1e-12)
-    close(one.column(key), whole[:, key], 1e-12)
+    close(head_map.row(row), whole[row], 1e-12)
+    close(head_map.column(key), whole[:, key], 1e-12)
 
 
 @given(
@@ -56,16 +56,16 @@ def test_a_row_times_v_is_what_mix_gives(case, data):
 )
 def test_pooled_is_the_whole_pooled(case, bins, pool, tile, cut):
     ids = (torch.arange(case.n) >= cut).long().expand(len(case.v), -1)
-    one = head_of(recorded(case, documents=ids)[0], 0, 0)
+    head_map = head_of(recorded(case, documents=ids)[0], 0, 0)
     if case.write is not None:
-        one.__dict__["_chunks"] = mixer_maps._chunked(one.call, tile)
+        head_map.__dict__["_chunks"] = mixer_maps._chunk_matrices(head_map.call, tile)
     before = mixer_maps.TILE, mixer_maps.ROWS
     mixer_maps.TILE, mixer_maps.ROWS = (tile, tile // 2 + 1), tile
     try:
-        pooled = one.pooled(bins, pool)
+        pooled = head_map.pooled(bins, pool)
     finally:
         mixer_maps.TILE, mixer_maps.ROWS = before
-    whole, cell = one.weights().numpy(), -(-case.n // bins)
+    whole, cell = head_map.weights().numpy(), -(-case.n // bins)
     for i in range(len(pooled)):
         for j in range(len(pooled)):
             part = whole[i * cell : (i + 1) * cell, j * cell : (j + 1) * cell]
@@ -83,13 +83,13 @@ def test_a_long_map_is_never_whole(delta):
     decay = torch.full((1, 1, n), -1e-4)
     decay[..., 9000:9100] = -30.0
     call, output = recorded(_case(q, k, v, decay, torch.rand(1, 1, n) if delta else None))
-    one = head_of(call, 0, 0)
-    assert not one.row(n - 1)[:9000].any() and one.row(8999)[:9000].abs().sum() > 0
+    head_map = head_of(call, 0, 0)
+    assert not head_map.row(n - 1)[:9000].any() and head_map.row(8999)[:9000].abs().sum() > 0
     for row in (0, 77, 8999, n - 1):
-        close(one.row(row) @ v[0, 0], output[0, 0, row], 1e-3)
-    pooled = one.pooled(50, "sum")
-    close(pooled[-1].sum(), one.weights(slice(n - 400, n)).sum(), 1e-2)
-    close(pooled[:, 20].sum(), one.weights(None, slice(8000, 8400)).sum(), 1e-2)
+        close(head_map.row(row) @ v[0, 0], output[0, 0, row], 1e-3)
+    pooled = head_map.pooled(50, "sum")
+    close(pooled[-1].sum(), head_map.weights(slice(n - 400, n)).sum(), 1e-2)
+    close(pooled[:, 20].sum(), head_map.weights(None, slice(8000, 8400)).sum(), 1e-2)
 
 
 def _case(*tensors):
@@ -98,11 +98,11 @@ def _case(*tensors):
     return Case(*tensors)
 
 
-def test_bad_questions_are_told():
-    one = head_of(recorded(_case(*[torch.ones(1, 1, 3, 1)] * 3, torch.zeros(1, 1, 3), None))[0], 0, 0)
+def test_bad_arguments_are_refused():
+    head_map = head_of(recorded(_case(*[torch.ones(1, 1, 3, 1)] * 3, torch.zeros(1, 1, 3), None))[0], 0, 0)
     with pytest.raises(Problem, match="pool 'median' is not one of"):
-        one.pooled(2, "median")
+        head_map.pooled(2, "median")
     with pytest.raises(Problem, match="bins is 0"):
-        one.pooled(0)
+        head_map.pooled(0)
     with pytest.raises(Problem, match="there is no token 3"):
-        one.row(3)
+        head_map.row(3)

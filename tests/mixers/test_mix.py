@@ -11,8 +11,8 @@ from qkv.mixers import explain, mix
 
 from .cases import cases, close
 
-ONE = torch.ones(1, 1, 3, 2)
-NONE = torch.zeros(1)
+X = torch.ones(1, 1, 3, 2)
+NO_DECAY = torch.zeros(1)
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ NONE = torch.zeros(1)
         ),
     ],
 )
-def test_it_says_which_form_and_why(n, options, english, chinese, monkeypatch):
+def test_explain_names_the_form_and_the_reason(n, options, english, chinese, monkeypatch):
     q = torch.ones(1, 1, n, 2)
-    for lang, said in (("en", english), ("zh", chinese)):
+    for lang, message in (("en", english), ("zh", chinese)):
         monkeypatch.setenv("QKV_LANG", lang)
-        assert explain(q, q, q, NONE, **options) == said
+        assert explain(q, q, q, NO_DECAY, **options) == message
 
 
 @given(case=cases())
@@ -82,20 +82,20 @@ def test_a_head_can_be_switched_off_or_scaled(case):
 def test_edits_get_the_call_and_gradients_pass():
     q = torch.randn(1, 1, 3, 2, requires_grad=True)
     with replace_weights(lambda w, call: w * call.allowed(), with_call=True):
-        mix(q, ONE, ONE, NONE, state=torch.ones(1, 1, 2, 2))[0].sum().backward()
+        mix(q, X, X, NO_DECAY, state=torch.ones(1, 1, 2, 2))[0].sum().backward()
     assert q.grad.abs().sum() > 0
 
 
 BAD = {
-    "q": (dict(q=ONE.int()), "q is torch.int32: mix takes torch tensors of floats"),
+    "q": (dict(q=X.int()), "q is torch.int32: mix takes torch tensors of floats"),
     "list": (dict(v=[1.0]), "v is list: mix takes torch tensors of floats"),
-    "axes": (dict(v=ONE[0]), "v is (1, 3, 2): it needs four axes (batch, heads, tokens, head width)"),
-    "tokens": (dict(v=ONE[:, :, :2]), "with v's batch and tokens"),
+    "axes": (dict(v=X[0]), "v is (1, 3, 2): it needs four axes (batch, heads, tokens, head width)"),
+    "tokens": (dict(v=X[:, :, :2]), "with v's batch and tokens"),
     "groups": (
         dict(v=torch.ones(1, 3, 3, 2), q=torch.ones(1, 2, 3, 2), k=torch.ones(1, 2, 3, 2)),
         "a multiple of the groups",
     ),
-    "dtype": (dict(v=ONE.double()), "convert all three to one dtype"),
+    "dtype": (dict(v=X.double()), "convert all three to one dtype"),
     "γ": (dict(decay=torch.tensor([0.9])), "decay holds 0.9 at (0, 0, 0): it is log γ of a γ above 0 and up to 1"),
     "γ = 0": (dict(decay=torch.tensor([0.0]).log()), "decay holds -inf at (0, 0, 0)"),
     "NaN": (dict(decay=torch.tensor([float("nan")])), "decay holds nan"),
@@ -108,46 +108,44 @@ BAD = {
         dict(form="chunked"),
         "form 'chunked' is not one of auto, parallel, chunkwise, recurrent; did you mean 'chunkwise'?",
     ),
-    "no width": (dict(q=ONE[..., :0], k=ONE[..., :0]), "q and k are 0 wide"),
+    "no width": (dict(q=X[..., :0], k=X[..., :0]), "q and k are 0 wide"),
     "scale": (dict(scale=torch.ones(1, requires_grad=True)), "scale is a number, so it would not be learned"),
     "chunk": (dict(chunk=0), "chunk is 0: give a whole number of tokens, 1 or more"),
-    "infinite": (dict(k=ONE * float("inf")), "k holds inf at (0, 0, 0, 0) of (1, 1, 3, 2)"),
+    "infinite": (dict(k=X * float("inf")), "k holds inf at (0, 0, 0, 0) of (1, 1, 3, 2)"),
 }
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_told(what):
-    given, said = BAD[what]
+def test_bad_input_is_refused(what):
+    changes, message = BAD[what]
     with pytest.raises(Problem) as caught:
-        mix(**({"q": ONE, "k": ONE, "v": ONE, "decay": NONE} | given))
-    assert said in str(caught.value)
+        mix(**({"q": X, "k": X, "v": X, "decay": NO_DECAY} | changes))
+    assert message in str(caught.value)
 
 
-def test_a_write_that_overshoots_is_told():
+def test_a_write_that_overshoots_is_refused():
     """β·|k|² above 2: every write makes the error larger."""
     k = torch.full((1, 1, 200, 2), 3.0)
     with pytest.raises(Problem, match=r"grew beyond all numbers.*up to 18"):
-        mix(k, k, torch.randn_like(k), NONE, write=torch.ones(1, 1, 200))
+        mix(k, k, torch.randn_like(k), NO_DECAY, write=torch.ones(1, 1, 200))
 
 
 @pytest.mark.parametrize("form", ["auto", "recurrent", "chunkwise", "parallel"])
 def test_no_tokens_leave_the_state_as_it_was(form):
     empty, state = torch.ones(1, 1, 0, 2), torch.ones(1, 1, 2, 2)
-    output, last = mix(empty, empty, empty, NONE, state=state, form=form)
+    output, last = mix(empty, empty, empty, NO_DECAY, state=state, form=form)
     assert output.shape == (1, 1, 0, 2) and torch.equal(last, state)
 
 
 def test_padding_joins_no_documents():
     """A text that ends in padding and goes on after it is one text, whatever number the padding has."""
     keep, ids = torch.tensor([[True, False, True]]), torch.tensor([[4, 0, 4]])
-    close(mix(ONE, ONE, ONE, NONE, keep=keep, documents=ids)[0], mix(ONE, ONE, ONE, NONE, keep=keep)[0])
+    close(mix(X, X, X, NO_DECAY, keep=keep, documents=ids)[0], mix(X, X, X, NO_DECAY, keep=keep)[0])
 
 
-def test_lists_and_other_precisions_are_taken_where_they_mean_something():
+def test_lists_and_other_precisions_are_accepted_where_they_have_a_meaning():
     """Who is real as a list, decays in float64 beside float32: the numbers are those of q, k and v."""
-    plain = mix(
-        ONE, ONE, ONE, NONE - 0.5, keep=torch.tensor([[True, False, True]]), documents=torch.tensor([[0, 0, 1]])
-    )
-    taken = mix(ONE, ONE, ONE, NONE.double() - 0.5, keep=[[True, False, True]], documents=[[0, 0, 1]])
-    for one, other in zip(taken, plain, strict=True):
-        assert one.dtype == torch.float32 and torch.equal(one, other)
+    plain = mix(X, X, X, NO_DECAY - 0.5, keep=torch.tensor([[True, False, True]]), documents=torch.tensor([[0, 0, 1]]))
+    converted = mix(X, X, X, NO_DECAY.double() - 0.5, keep=[[True, False, True]], documents=[[0, 0, 1]])
+    for actual, other in zip(converted, plain, strict=True):
+        assert actual.dtype == torch.float32 and torch.equal(actual, other)

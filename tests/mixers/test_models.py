@@ -33,12 +33,14 @@ TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
 def model_of(mixer, **more):
     torch.manual_seed(1)
-    made = Transformer(Config(vocab=20, width=16, n_layer=3, n_head=2, context=64, mixer=mixer, **more)).double().eval()
+    model = (
+        Transformer(Config(vocab=20, width=16, n_layer=3, n_head=2, context=64, mixer=mixer, **more)).double().eval()
+    )
     with torch.no_grad():  # weights of 0.02 say nothing
-        for parameter in made.parameters():
+        for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.mul_(8)
-    return made
+    return model
 
 
 @given(st.lists(st.tuples(st.sampled_from(MIXERS), st.integers(1, 4)), min_size=1, max_size=5), st.integers(1, 3))
@@ -59,7 +61,7 @@ def test_a_pattern_that_is_none_is_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    "settings_, said",
+    "settings_, message",
     [
         (dict(mixer="mamba"), "did you mean 'mamba2'?"),
         (dict(mixer="mamba2×3 attention", n_layer=6), "names 4 layers, but n_layer is 6"),
@@ -83,10 +85,10 @@ def test_a_pattern_that_is_none_is_refused(wrong):
         (dict(kind="encoder", feed_forward="none", head="mlm"), "head 'mlm' has the activation"),
     ],
 )
-def test_what_does_not_fit_is_refused(settings_, said):
+def test_what_does_not_fit_is_refused(settings_, message):
     with pytest.raises(Problem) as caught:
         Config(**settings_)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("mixer", PATTERNS)
@@ -102,7 +104,7 @@ def test_what_is_generated_with_a_state_is_what_is_generated_without(mixer):
 @pytest.mark.parametrize("mixer", PATTERNS)
 @settings(deadline=None, max_examples=15)
 @given(cut=st.integers(1, len(TEXT) - 1))
-def test_a_prefix_and_the_rest_are_one_pass_and_what_follows_changes_nothing(mixer, cut):
+def test_prefix_plus_rest_equals_a_single_pass_and_later_tokens_change_nothing(mixer, cut):
     model, ids = model_of(mixer), torch.tensor([TEXT])
     with torch.no_grad():
         whole = model(ids)
@@ -147,17 +149,18 @@ def test_sizes_of_their_own(mixer, more):
     states = [cache.state.shape[1:] for cache in model.new_cache(1, 5).layers if hasattr(cache, "state")]
     assert states and set(states) == {(6, 4, 3)}
     assert model.count() == sum(part.parameters for part in parts(model)) == sum(p.numel() for p in model.parameters())
-    held = sum(c.numbers for c in model.new_cache(1, 5).layers if hasattr(c, "state"))
-    assert state_bytes(model) == 4 * held
+    numbers = sum(c.numbers for c in model.new_cache(1, 5).layers if hasattr(c, "state"))
+    assert state_bytes(model) == 4 * numbers
 
 
 @given(st.lists(st.sampled_from(MIXERS), min_size=1, max_size=12))
 def test_a_pattern_is_read_back(words):
-    said = layer_pattern(tuple(words))
+    pattern = layer_pattern(tuple(words))
     assert (
-        layer_words(said, MIXERS, most=99) in (tuple(words), tuple(words[:1])) and len(said) <= len(" ".join(words)) + 4
+        layer_words(pattern, MIXERS, most=99) in (tuple(words), tuple(words[:1]))
+        and len(pattern) <= len(" ".join(words)) + 4
     )
-    assert Config(n_layer=len(words), mixer=said, width=64).mixers == tuple(words)
+    assert Config(n_layer=len(words), mixer=pattern, width=64).mixers == tuple(words)
 
 
 @pytest.mark.parametrize("mixer", PATTERNS)
@@ -167,8 +170,8 @@ def test_padding_changes_nothing(mixer):
         alone = model(torch.tensor([TEXT]))
         after = model(torch.tensor([[*TEXT, 0, 0]]), mask=masks.padding([len(TEXT)]))
         real = torch.tensor([[False, False] + [True] * len(TEXT)])
-        places = torch.tensor([[0, 0, *range(len(TEXT))]])
-        before = model(torch.tensor([[0, 0, *TEXT]]), mask=real, at=places)
+        positions = torch.tensor([[0, 0, *range(len(TEXT))]])
+        before = model(torch.tensor([[0, 0, *TEXT]]), mask=real, at=positions)
     assert torch.allclose(after[:, : len(TEXT)], alone, atol=1e-10)
     assert torch.allclose(before[:, 2:], alone, atol=1e-10)
 
@@ -219,18 +222,18 @@ def test_a_head_is_switched_off():
     assert trace.layers("mixers") == (0, 2)
 
 
-def test_what_a_head_adds_is_told_only_where_nothing_stands_before_the_projection():
+def test_a_head_s_contribution_needs_an_output_that_is_only_projected():
     """A norm and a gate follow a mixer, and a gate some attention: W_o's slice times Σ w·v is then nothing the model adds."""
     trace = qkv.trace(model_of("mamba2 attention delta"), TEXT)
     assert trace.contribution(1, 0, 3, part="decoder").shape == (16,) and list(trace.outputs) == ["decoder.1"]
     gated = qkv.trace(model_of("attention", attention_gate=True), TEXT)
-    for found, layer, part in ((trace, 0, "mixers"), (trace, 2, "mixers"), (gated, 1, "decoder")):
-        for look in (found.contribution, found.norms):
+    for traced, layer, part in ((trace, 0, "mixers"), (trace, 2, "mixers"), (gated, 1, "decoder")):
+        for look in (traced.contribution, traced.norms):
             with pytest.raises(Problem, match="a gate or a norm stands between"):
-                look(layer, 0, **({"query": 3} if look == found.contribution else {}), part=part)
+                look(layer, 0, **({"query": 3} if look == traced.contribution else {}), part=part)
 
 
-def test_signed_maps_are_refused_where_shares_are_meant():
+def test_signed_maps_are_refused_where_weights_must_sum_to_1():
     trace = qkv.trace(model_of("mamba2"), TEXT)
     for look in (trace.patterns, trace.rollout):
         with pytest.raises(Problem):
@@ -255,13 +258,13 @@ def test_a_layer_of_the_other_kind_is_refused_as_what_it_is():
 def test_a_notebook_shows_them_on_the_page(mixer):
     trace = qkv.trace(model_of(mixer), TEXT)
     assert trace._repr_html_().startswith("<iframe")
-    told = carry(trace, LIMIT).header["parts"]
-    assert [part["name"] for part in told] == trace.parts and told[-1]["signed"]
+    parts = carry(trace, LIMIT).header["parts"]
+    assert [part["name"] for part in parts] == trace.parts and parts[-1]["signed"]
 
 
-def test_a_model_tells_what_its_state_takes():
-    said = model_of("mamba2×2 attention").describe("en")
-    assert "mixers" in said and "State of the mixers" in said and "KV cache" in said
+def test_the_description_has_the_size_of_the_state():
+    text = model_of("mamba2×2 attention").describe("en")
+    assert "mixers" in text and "State of the mixers" in text and "KV cache" in text
     assert "KV cache" not in model_of("delta").describe("en")
     for mixer, heads in (("mamba2", "4"), ("delta", "2"), ("mamba2×2 delta", "4/2"), ("mamba2×2 attention", "2")):
         assert f"width 16, {heads} heads" in model_of(mixer).describe("en")
@@ -277,12 +280,12 @@ def test_a_run_is_looked_into(mixer, tmp_path, capsys):
     assert "qk_norm" in capsys.readouterr().out  # what the preset had and a mixer has not gave way, and that is said
     look = ["see", "the cat sat", "--model", str(run), "--part", "mixers", "--from", "s", "--to", "c", "--lang", "en"]
     assert main([*look, "--png", str(picture)]) == 0
-    shown = capsys.readouterr().out
-    assert "rows don't add up to 1" in shown and picture.stat().st_size > 5000
-    assert ("β" in shown) == ("delta" in mixer and "mixers layer 1" in shown)
+    printed = capsys.readouterr().out
+    assert "rows don't add up to 1" in printed and picture.stat().st_size > 5000
+    assert ("β" in printed) == ("delta" in mixer and "mixers layer 1" in printed)
     assert main([*look, "-o", str(tmp_path / "page.html")]) == 0
-    told = re.search(r"mixers layer (\d), head (\d)", capsys.readouterr().out)
+    match = re.search(r"mixers layer (\d), head (\d)", capsys.readouterr().out)
     header = json.loads(re.search(r'id="qkv-header">(.*?)</script>', (tmp_path / "page.html").read_text()).group(1))
     first, focus, (part,) = header["first"], header["focus"], header["parts"]
-    assert [part["layers"][first["layer"]]["number"], first["head"]] == [int(number) for number in told.groups()]
+    assert [part["layers"][first["layer"]]["number"], first["head"]] == [int(number) for number in match.groups()]
     assert (focus["part"], first["query"], first["key"]) == ("mixers", focus["query"], focus["key"])

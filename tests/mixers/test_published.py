@@ -40,7 +40,7 @@ def folder(request, tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("folder", FAMILIES, indirect=True)
-def test_what_is_loaded_goes_on_as_transformers_does(folder, tokenizer):
+def test_loaded_models_generate_as_transformers_does(folder, tokenizer):
     """Greedily, from prompts of different lengths, with a cache and without."""
     model, reader = qkv.load(folder)
     theirs = hf.AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -49,10 +49,10 @@ def test_what_is_loaded_goes_on_as_transformers_does(folder, tokenizer):
     ids = torch.tensor([[tokenizer.pad] * (longest - len(row)) + row for row in prompts])
     real = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts])
     theirs.generation_config.eos_token_id = None
-    told = dict(max_new_tokens=9, do_sample=False, pad_token_id=tokenizer.pad)
-    wanted = theirs.generate(input_ids=ids, attention_mask=real, **told)[:, -9:].tolist()
-    assert len({tuple(row) for row in wanted}) == 3
-    assert model.generate(prompts, most=9) == model.generate(prompts, most=9, cache=False) == wanted
+    options = dict(max_new_tokens=9, do_sample=False, pad_token_id=tokenizer.pad)
+    expected = theirs.generate(input_ids=ids, attention_mask=real, **options)[:, -9:].tolist()
+    assert len({tuple(row) for row in expected}) == 3
+    assert model.generate(prompts, most=9) == model.generate(prompts, most=9, cache=False) == expected
 
 
 @pytest.mark.parametrize("folder", FAMILIES, indirect=True)
@@ -63,18 +63,18 @@ def test_the_commands_take_it(folder, request, capsys):
     assert capsys.readouterr().out.startswith("the cat")
     hybrid = LAYERS[request.node.callspec.params["folder"]]
     assert main(["see", "the cat", "--model", str(folder), "--part", "mixers", "--lang", "en"]) == 0
-    said = capsys.readouterr().out
-    assert "rows don't add up to 1" in said
-    assert hybrid is None or f"These are layers {hybrid[1]}; --part decoder shows {hybrid[0]}." in said
+    printed = capsys.readouterr().out
+    assert "rows don't add up to 1" in printed
+    assert hybrid is None or f"These are layers {hybrid[1]}; --part decoder shows {hybrid[0]}." in printed
     assert main(["see", "the cat", "--model", str(folder), "--lang", "en"]) == 0
-    said = capsys.readouterr().out
-    assert ("rows don't add up to 1" in said) == (hybrid is None)
-    assert hybrid is None or f"These are layers {hybrid[0]}; --part mixers shows {hybrid[1]}." in said
+    printed = capsys.readouterr().out
+    assert ("rows don't add up to 1" in printed) == (hybrid is None)
+    assert hybrid is None or f"These are layers {hybrid[0]}; --part mixers shows {hybrid[1]}." in printed
     if hybrid is not None:
         assert main(["see", "the cat", "--model", str(folder), "--layer", "0", "--lang", "en"]) == 2
         assert "layer 0 has no attention in this trace" in capsys.readouterr().err
-    held = sum(cache.numbers for cache in model.new_cache(1, 3).layers if hasattr(cache, "state"))
-    assert held and state_bytes(model) == 4 * held
+    numbers = sum(cache.numbers for cache in model.new_cache(1, 3).layers if hasattr(cache, "state"))
+    assert numbers and state_bytes(model) == 4 * numbers
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def experts(tokenizer, tmp_path):
     return tmp_path / "experts"
 
 
-def test_experts_are_refused_by_name_and_seen_through_transformers(experts, capsys):
+def test_experts_are_refused_by_name_and_traced_through_transformers(experts, capsys):
     with pytest.raises(Problem, match="4 of 4 layers of this Qwen3-Next have a mixture of 4 experts"):
         qkv.load(experts)
     assert main(["see", "the cat", "--model", str(experts), "--part", "mixers", "--lang", "en"]) == 0
@@ -104,17 +104,17 @@ def test_experts_are_refused_by_name_and_seen_through_transformers(experts, caps
 
 @pytest.mark.parametrize("folder", ["tiny-qwen3-next"], indirect=True)
 def test_a_layout_that_changed_is_refused_by_name(folder, capsys):
-    told = json.loads((folder / "config.json").read_text())
-    for changes, said in (
+    config = json.loads((folder / "config.json").read_text())
+    for changes, message in (
         (dict(layer_types=["linear_attention", "quantum"] * 2), "layer_types names 'quantum'"),
         (dict(model_type="qwen4_next"), "did you mean 'qwen3_next'?"),
         (dict(linear_key_head_dim=50_000), "linear_key_head_dim is 50000, but its weights allow"),
         (dict(linear_num_key_heads=5), "model"),
     ):
-        (folder / "config.json").write_text(json.dumps(told | changes))
+        (folder / "config.json").write_text(json.dumps(config | changes))
         with pytest.raises(Problem) as caught:
             qkv.load(folder)
-        assert said in str(caught.value) and "Traceback" not in str(caught.value)
+        assert message in str(caught.value) and "Traceback" not in str(caught.value)
 
 
 def test_a_word_that_is_half_remembered_finds_its_preset(capsys):

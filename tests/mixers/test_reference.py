@@ -12,19 +12,19 @@ RNG = np.random.default_rng(0)
 Q, K, V = RNG.normal(size=(2, 7, 3)), RNG.normal(size=(2, 7, 3)), RNG.normal(size=(2, 7, 4))
 K /= np.linalg.norm(K, axis=-1, keepdims=True)
 DECAY, WRITE = -RNG.uniform(size=(2, 7)), RNG.uniform(size=(2, 7))
-WAYS = {
+MIXERS = {
     "retention": lambda q, k, v, n: reference.retention(q[:, :n], k[:, :n], v[:, :n], [0.9, 0.5]),
     "ssd": lambda q, k, v, n: reference.ssd(q[:, :n], k[:, :n], v[:, :n], WRITE[:, :n], np.array([-1.0, -0.2])),
     "delta": lambda q, k, v, n: reference.delta(q[:, :n], k[:, :n], v[:, :n], DECAY[:, :n], WRITE[:, :n]),
 }
 
 
-@pytest.mark.parametrize("mixer", WAYS)
+@pytest.mark.parametrize("mixer", MIXERS)
 def test_the_matrix_reads_what_the_recurrence_wrote(mixer):
     """y = Sᵀq after every token: the state of each prefix against the rows of the matrix."""
-    whole = WAYS[mixer](Q, K, V, 7)
+    whole = MIXERS[mixer](Q, K, V, 7)
     for n in range(1, 8):
-        state = WAYS[mixer](Q, K, V, n).state
+        state = MIXERS[mixer](Q, K, V, n).state
         np.testing.assert_allclose(np.einsum("hd,hdp->hp", Q[:, n - 1], state), whole.output[:, n - 1], atol=1e-12)
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from qkv.cli import main
 from qkv.i18n import Problem
 from qkv.mixers import reference
-from qkv.mixers.stepwise import KINDS, drawn, mixing
+from qkv.mixers.stepwise import KINDS, mixing, random_mixing
 
 
-def made(kind, n, d, p, seed, chunk):
+def steps_of(kind, n, d, p, seed, chunk):
     draw = np.random.default_rng(seed)
     q, k, v = (draw.standard_normal((n, width)) for width in (d, d, p))
     write = draw.uniform(0, 1, n) if kind == "delta" else None
@@ -31,7 +31,7 @@ def made(kind, n, d, p, seed, chunk):
     st.integers(1, 6),
 )
 def test_the_three_forms_agree_with_each_other_and_with_the_reference(kind, n, d, p, seed, chunk):
-    steps = made(kind, n, d, p, seed, chunk)
+    steps = steps_of(kind, n, d, p, seed, chunk)
     log = np.log(steps.decay)
     if kind == "delta":
         whole = reference.delta(steps.q, steps.k, steps.v, log, steps.write, 0.7)
@@ -50,12 +50,12 @@ def test_a_later_word_changes_nothing_before_it():
     changed = x.copy()
     changed[-1] += 1
     for kind in KINDS:
-        one, other = drawn(kind, x, 0), drawn(kind, changed, 0)
-        assert (one.output[:-1] == other.output[:-1]).all() and (one.output[-1] != other.output[-1]).any()
+        steps, other = random_mixing(kind, x, 0), random_mixing(kind, changed, 0)
+        assert (steps.output[:-1] == other.output[:-1]).all() and (steps.output[-1] != other.output[-1]).any()
 
 
 def test_retention_fades_by_its_gamma():
-    steps = drawn("retention", np.eye(3), 0, gamma=0.5)
+    steps = random_mixing("retention", np.eye(3), 0, gamma=0.5)
     assert np.allclose(steps.left, [[1, 0, 0], [0.5, 1, 0], [0.25, 0.5, 1]], rtol=1e-15)
 
 
@@ -65,7 +65,7 @@ def test_the_command_line(kind, lang, capsys, tmp_path):
     picture = tmp_path / "steps.png"
     text = ["steps", "我 爱 北京", "--mixer", kind, "--word", "北京", "--lang", lang]
     assert main([*text, "--png", str(picture)]) == 0
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert main([*text, "--json"]) == 0
     plain = json.loads(capsys.readouterr().out)
     for value in (
@@ -74,13 +74,13 @@ def test_the_command_line(kind, lang, capsys, tmp_path):
         plain["states"][1][0][0],
         plain["chunkwise"][1]["before"][0][0],
     ):
-        assert f"{abs(value):.3f}" in shown
+        assert f"{abs(value):.3f}" in printed
     assert picture.stat().st_size > 10_000
-    assert ("逐步" in shown) == (lang == "zh")
+    assert ("逐步" in printed) == (lang == "zh")
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         (["--mixer", "mamba"], "did you mean 'mamba2'?"),
         (["--mixer", "delta", "--decay", "0.5"], "--decay doesn't go with --mixer delta"),
@@ -92,9 +92,9 @@ def test_the_command_line(kind, lang, capsys, tmp_path):
         (["--decay", "0.5"], "--decay goes with --mixer retention"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_sentence(options, said, capsys):
+def test_what_does_not_fit_is_refused_in_a_sentence(options, message, capsys):
     assert main(["steps", "我 爱 北京", *options, "--lang", "en"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_decay_out_of_range_is_refused():

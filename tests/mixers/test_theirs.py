@@ -46,13 +46,13 @@ def kernels():
 
 def normed(model):
     """What each mixer hands to its norm, (B, N, H·P), before the gate."""
-    kept = {}
+    norm_inputs = {}
 
     def hook(name):
-        return lambda norm, given: kept.__setitem__(name, given[0].detach())
+        return lambda norm, inputs: norm_inputs.__setitem__(name, inputs[0].detach())
 
     mixers = [(name, module) for name, module in model.named_modules() if hf_mixers.kernel_of(module)]
-    return kept, [module.norm.register_forward_pre_hook(hook(name)) for name, module in mixers]
+    return norm_inputs, [module.norm.register_forward_pre_hook(hook(name)) for name, module in mixers]
 
 
 @pytest.mark.parametrize("padding", ["none", "right", "left"])
@@ -60,61 +60,61 @@ def normed(model):
 def test_a_map_s_row_times_v_is_what_the_layer_computes(name, padding, tmp_path):
     model = small(name)
     ids, real, _ = texts(name, padding)
-    given = {"input_ids": ids, "attention_mask": real.long()}
+    batch = {"input_ids": ids, "attention_mask": real.long()}
     with torch.no_grad():
-        plain, before = model(**given).logits, kernels()
-    kept, hooks = normed(model)
-    found = qkv.trace(model, given, logits=True)
+        plain, before = model(**batch).logits, kernels()
+    norm_inputs, hooks = normed(model)
+    trace = qkv.trace(model, batch, logits=True)
     for hook in hooks:
         hook.remove()
-    assert torch.equal(found.more["logits"], plain) and kernels() == before  # nothing changed, nothing left behind
+    assert torch.equal(trace.more["logits"], plain) and kernels() == before  # nothing changed, nothing left behind
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     attends, mixes = LAYERS[name]
-    assert found.parts == ["decoder"] * bool(attends) + ["mixers"] and found.more["kind"] == "decoder"
-    assert found.layers("mixers") == mixes and (not attends or found.layers("decoder") == attends)
-    found.save(tmp_path / "trace.safetensors")
+    assert trace.parts == ["decoder"] * bool(attends) + ["mixers"] and trace.more["kind"] == "decoder"
+    assert trace.layers("mixers") == mixes and (not attends or trace.layers("decoder") == attends)
+    trace.save(tmp_path / "trace.safetensors")
     again = Trace.load(tmp_path / "trace.safetensors")
-    for layer, wanted in zip(mixes, kept.values(), strict=True):
-        call = found.call(layer, "mixers")
-        wanted = wanted.reshape(*ids.shape, call.n_head, -1)  # (B, N, H, P)
+    for layer, expected in zip(mixes, norm_inputs.values(), strict=True):
+        call = trace.call(layer, "mixers")
+        expected = expected.reshape(*ids.shape, call.n_head, -1)  # (B, N, H, P)
         for item, head in ((0, 0), (1, call.n_head - 1), (2, 1)):
-            table = found.map(layer, head, part="mixers", batch=item)
-            made, there = table @ call.v[item, head].numpy(), wanted[item, :, head].numpy()
+            table = trace.map(layer, head, part="mixers", batch=item)
+            computed, there = table @ call.v[item, head].numpy(), expected[item, :, head].numpy()
             scale = np.abs(there[real[item]]).max()
             assert scale > 1e-3 and np.abs(np.tril(table, -1)).max() > 1e-4 and not np.triu(table, 1).any()
-            np.testing.assert_allclose(made[real[item]], there[real[item]], atol=2e-5 * max(scale, 1))
+            np.testing.assert_allclose(computed[real[item]], there[real[item]], atol=2e-5 * max(scale, 1))
             np.testing.assert_allclose(again.map(layer, head, part="mixers", batch=item), table, atol=1e-6)
             row = int(real[item].nonzero()[-1])
             np.testing.assert_allclose(
-                found.row(layer, head, row, part="mixers", batch=item), table[row], atol=1e-6 * max(scale, 1)
+                trace.row(layer, head, row, part="mixers", batch=item), table[row], atol=1e-6 * max(scale, 1)
             )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_theirs_and_ours_are_one_trace(name, tmp_path):
+def test_traces_of_theirs_and_ours_are_equal(name, tmp_path):
     model = small(name)
     config, state = from_hf(*save_and_read(model, tmp_path / "theirs"))
     ours = Transformer(config).eval()
     ours.load_state_dict(state)
     ids = texts(name)[0][:1].tolist()[0]
-    one, two = qkv.trace(model, ids), qkv.trace(ours, ids)
-    assert one.parts == two.parts
-    for part in one.parts:
-        assert one.layers(part) == two.layers(part)
-        for layer in one.layers(part):
-            for head in range(one.n_head(part, layer)):
-                theirs_, mine = one.map(layer, head, part=part), two.map(layer, head, part=part)
+    their_trace, our_trace = qkv.trace(model, ids), qkv.trace(ours, ids)
+    assert their_trace.parts == our_trace.parts
+    for part in their_trace.parts:
+        assert their_trace.layers(part) == our_trace.layers(part)
+        for layer in their_trace.layers(part):
+            for head in range(their_trace.n_head(part, layer)):
+                theirs_, mine = their_trace.map(layer, head, part=part), our_trace.map(layer, head, part=part)
                 np.testing.assert_allclose(theirs_, mine, atol=1e-4 * max(1, np.abs(mine).max()))
 
 
-def test_what_the_kernel_is_not_given_is_refused(monkeypatch):
+def test_kernels_with_other_arguments_are_refused(monkeypatch):
     """A kernel that does more than its arguments tell makes no map, and leaves nothing behind."""
     model, own = small("qwen3-next"), modeling_qwen3_next.torch_chunk_gated_delta_rule
 
     @wraps(own)
     def more(*args, **options):
-        made, state = own(*args, **options)
-        return made * 1.1, state
+        output, state = own(*args, **options)
+        return output * 1.1, state
 
     def other(*args, **options):  # as if a new version had other names
         return own(*args, **options)
@@ -128,8 +128,8 @@ def test_what_the_kernel_is_not_given_is_refused(monkeypatch):
         assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
-def test_two_threads_hear_their_own_model():
-    models, found = [small("mamba2"), small("bamba"), small("mamba2")], {}
+def test_two_threads_record_their_own_model():
+    models, maps = [small("mamba2"), small("bamba"), small("mamba2")], {}
     ids, before = [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8]], kernels()
     alone = [qkv.trace(model, row).map(0, 1, part="mixers") for model, row in zip(models, ids, strict=True)]
     gate = threading.Barrier(3)
@@ -137,7 +137,7 @@ def test_two_threads_hear_their_own_model():
     def look(i):
         gate.wait()
         for _time in range(5):
-            found[i] = qkv.trace(models[i], ids[i]).map(0, 1, part="mixers")
+            maps[i] = qkv.trace(models[i], ids[i]).map(0, 1, part="mixers")
 
     threads = [threading.Thread(target=look, args=(i,)) for i in range(3)]
     for thread in threads:
@@ -146,4 +146,4 @@ def test_two_threads_hear_their_own_model():
         thread.join()
     assert kernels() == before
     for i in range(3):
-        np.testing.assert_array_equal(found[i], alone[i])
+        np.testing.assert_array_equal(maps[i], alone[i])

@@ -86,13 +86,13 @@ class KVCache:
             )
         if not torch.compiler.is_compiling():
             check_counts(self._expected, n)
-            held = int(self.lengths.max()) if self.static else self.longest
-            if held + n > self.capacity:
+            used = int(self.lengths.max()) if self.static else self.longest
+            if used + n > self.capacity:
                 raise Problem(
                     "the cache has room for {capacity} tokens and holds {held}: {n} more don't fit; make it larger or "
                     "shorten the text",
                     capacity=self.capacity,
-                    held=held,
+                    held=used,
                     n=n,
                 )
         if self.uniform and not self.static:
@@ -109,8 +109,8 @@ class KVCache:
             if not self.static:
                 self.longest = int(self.lengths.max())
         self._expected = None
-        seen = self.capacity if self.static else self.longest
-        return self.k[:, :, :seen].to(k.dtype), self.v[:, :, :seen].to(v.dtype)
+        stop = self.capacity if self.static else self.longest
+        return self.k[:, :, :stop].to(k.dtype), self.v[:, :, :stop].to(v.dtype)
 
     def place(self, mask: masks.Mask, at: Positions) -> masks.Mask:
         """The mask for queries at `at` over the keys that `append` gave.
@@ -200,11 +200,11 @@ class WindowCache:
         check_counts(self._expected, n)
         after = self.lengths + (n if self._expected is None else self._expected)
         fresh = self.lengths[:, None] + torch.arange(n, device=device)  # (B, N)
-        self.keys_at = torch.cat([self._kept(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
+        self.keys_at = torch.cat([self._slots(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
         keys, values = torch.cat([self.k.to(k.dtype), k.detach()], 2), torch.cat([self.v.to(v.dtype), v.detach()], 2)
 
         # Slot s holds the newest position p with p % size == s: an old one stays, a new one is taken from `keys`.
-        newest = self._kept(after)  # (B, size)
+        newest = self._slots(after)  # (B, size)
         slot = torch.arange(self.size, device=device)
         source = torch.where(newest >= self.lengths[:, None], self.size + newest - self.lengths[:, None], slot)
         index = source[:, None, :, None].expand(-1, k.shape[1], -1, k.shape[3])
@@ -212,7 +212,7 @@ class WindowCache:
         self.lengths, self._expected = after, None
         return keys, values
 
-    def _kept(self, lengths: Tensor) -> Tensor:
+    def _slots(self, lengths: Tensor) -> Tensor:
         """The position that each slot holds at these lengths, (B, size); −1 where it is empty."""
         slot = torch.arange(self.size, device=lengths.device)
         last = lengths[:, None] - 1

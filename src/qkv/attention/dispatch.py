@@ -46,7 +46,7 @@ class _Edit:
 
 
 # Known to the whole process, since `attend` is called deep inside models that know of neither and hand nothing through.
-_recorders: list[tuple[Callable[[Any], None], int]] = []  # who hears, and in which thread
+_listeners: list[tuple[Callable[[Any], None], int]] = []  # who hears, and in which thread
 _edits: list[_Edit] = []  # of every thread
 
 
@@ -106,35 +106,35 @@ def attend(
     """
     if not 0 <= dropout < 1:
         raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(dropout))
-    fast_path = not (weights or _recorders or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
-    if fast_path and (causal := _straight(q, k, v, mask)) is not None:
+    fast_path = not (weights or _listeners or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
+    if fast_path and (causal := _direct_causal(q, k, v, mask)) is not None:
         # The commonest calls go straight to the kernel: with one new token at a time, microseconds of Python show.
         grouped = True if q.shape[1] != k.shape[1] else False  # a branch, so that a compiler sees a bool
         output = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal, enable_gqa=grouped)
-        if torch.compiler.is_compiling() or output.device.type != "cpu" or math.isfinite(_glance(output.detach())):
+        if torch.compiler.is_compiling() or output.device.type != "cpu" or math.isfinite(_probe(output.detach())):
             return output
-    call = _call(q, k, v, mask, scale, bias, softcap, sinks, name)
-    chosen, parts, _ = _choose_kernel(call, weights, kernel)
+    call = _checked_call(q, k, v, mask, scale, bias, softcap, sinks, name)
+    kernel, parts, _ = _choose_kernel(call, weights, kernel)
 
-    shares = None
-    if chosen == "plain":
-        shares = formula.weights(call)
-        output = formula.mix(torch.dropout(shares, dropout, True) if dropout else shares, v, q.dtype)
-    elif _recorders and not dropout and (causal := _at_once(call, parts)) is not None:
+    table = None
+    if kernel == "plain":
+        table = formula.weights(call)
+        output = formula.mix(torch.dropout(table, dropout, True) if dropout else table, v, q.dtype)
+    elif _listeners and not dropout and (causal := _flash_causal(call, parts)) is not None:
         output, lse = pieces.flash(q, k, v, causal=causal, scale=call.scale)
         call = replace(call, lse=lse)
     elif parts is not None:
         output = pieces.run(q, k, v, parts, call.scale, dropout)
     else:
-        output = pieces.sdpa(q, k, v, _additive(call), scale=call.scale, dropout=dropout)
-    tell(call)
+        output = pieces.sdpa(q, k, v, _mask_and_bias(call), scale=call.scale, dropout=dropout)
+    notify(call)
     if _edits:
-        output, shares = edited(call, output, shares)
+        output, table = apply_edits(call, output, table)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
         # With few keys the fused kernel takes a row of NaN scores for a hidden one and gives 0: there q and k are looked at.
-        whole = chosen == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
-        _refuse_nan(call, (output,) if whole else (output, q, k))
-    return (output, shares.to(q.dtype)) if weights and shares is not None else output
+        whole = kernel == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
+        _check_finite(call, (output,) if whole else (output, q, k))
+    return (output, table.to(q.dtype)) if weights and table is not None else output
 
 
 def explain(
@@ -156,47 +156,47 @@ def explain(
     options.pop("dropout", None)
     if wrong := sorted(set(options) - {"scale", "bias", "softcap", "sinks", "name"}):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of attend")
-    call = _call(q, k, v, mask, **options)
-    chosen, _, reason = _choose_kernel(call, weights, kernel)
-    return say("{kernel} {why}.", kernel=chosen, why=reason())
+    call = _checked_call(q, k, v, mask, **options)
+    kernel, _, reason = _choose_kernel(call, weights, kernel)
+    return say("{kernel} {why}.", kernel=kernel, why=reason())
 
 
-def tell(call: Any) -> None:
+def notify(call: Any) -> None:
     """Hand a call, of an attention or of what stands in its place, to whoever records in this thread.
 
     >>> with record() as calls:
-    ...     tell("a call")
+    ...     notify("a call")
     >>> calls
     ['a call']
     """
-    for hear, thread in list(_recorders):
+    for on_call, thread in list(_listeners):
         if thread == threading.get_ident():
-            hear(call)
+            on_call(call)
 
 
 @contextmanager
-def listening(hear: Callable[[Any], None]) -> Iterator[None]:
+def listen(on_call: Callable[[Any], None]) -> Iterator[None]:
     """Inside the block, `hear` is told what every `attend` of this thread received, as soon as its output is computed.
 
     What it raises goes through the model to whoever called it: a forward pass can be stopped between two layers.
 
     >>> q = torch.ones(1, 1, 2, 4)
-    >>> with listening(print):
+    >>> with listen(print):
     ...     _ = attend(q, q, q, name="decoder.0")
     <Call decoder.0: q (1, 1, 2, 4), k (1, 1, 2, 4), mask full()>
     """
-    with installed(_recorders, (hear, threading.get_ident())):
+    with registered(_listeners, (on_call, threading.get_ident())):
         yield
 
 
 @contextmanager
-def installed(among: list[T], one: T) -> Iterator[None]:
+def registered(entries: list[T], entry: T) -> Iterator[None]:
     """Inside the block, `among` has one more; it is taken out by identity, since an outer one may be equal."""
-    among.append(one)
+    entries.append(entry)
     try:
         yield
     finally:
-        among[:] = [kept for kept in among if kept is not one]
+        entries[:] = [other for other in entries if other is not entry]
 
 
 @contextmanager
@@ -212,7 +212,7 @@ def record() -> Iterator[list[Call]]:
     [[[[0.5, 0.5], [0.5, 0.5]]]]
     """
     calls: list[Call] = []
-    with listening(calls.append):
+    with listen(calls.append):
         yield calls
 
 
@@ -235,11 +235,11 @@ def replace_weights(
     ...     attend(q, q, q)[0, :, 0, 0].tolist()
     [1.0, 0.0]
     """
-    with installed(_edits, _Edit(change, name, None if heads is None else tuple(heads), with_call)):
+    with registered(_edits, _Edit(change, name, None if heads is None else tuple(heads), with_call)):
         yield
 
 
-def _straight(q: Tensor, k: Tensor, v: Tensor, mask: MaskLike) -> bool | None:
+def _direct_causal(q: Tensor, k: Tensor, v: Tensor, mask: MaskLike) -> bool | None:
     """Is this a call that SDPA knows as it is, and then with its causal mask or without? None: no, or not surely."""
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or q.ndim != 4 or k.ndim != 4:
         return None
@@ -255,7 +255,7 @@ def _straight(q: Tensor, k: Tensor, v: Tensor, mask: MaskLike) -> bool | None:
     return None
 
 
-def _call(
+def _checked_call(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -268,11 +268,11 @@ def _call(
 ) -> Call:
     for what, tensor in (("q", q), ("k", k), ("v", v)):
         if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
-            came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
             raise Problem(
                 "{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)",
                 what=what,
-                came=came,
+                came=kind,
             )
     check_shapes(q.shape, k.shape, v.shape)
     if not q.dtype == k.dtype == v.dtype:
@@ -309,18 +309,18 @@ def _choose_kernel(
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     compiling = torch.compiler.is_compiling()
-    needs_plain: Callable[[], Message] | None = None
+    why_plain: Callable[[], Message] | None = None
     if weights:
-        needs_plain = lambda: Message("because the weights were asked for")  # noqa: E731
+        why_plain = lambda: Message("because the weights were asked for")  # noqa: E731
     elif call.softcap is not None or call.sinks is not None:
         name = "softcap" if call.softcap is not None else "sinks"
-        needs_plain = lambda: Message("because the fused kernel has no {name}", name=name)  # noqa: E731
+        why_plain = lambda: Message("because the fused kernel has no {name}", name=name)  # noqa: E731
         if kernel == "sdpa":
             raise Problem("kernel='sdpa' can't do this: the fused kernel has no {name}; use kernel='auto'", name=name)
     elif not compiling and 0 in (batch, n, m):
-        needs_plain = lambda: Message("because there is nothing to compute")  # noqa: E731
-    if kernel == "plain" or needs_plain:
-        return "plain", None, needs_plain or (lambda: Message("because it was asked for"))
+        why_plain = lambda: Message("because there is nothing to compute")  # noqa: E731
+    if kernel == "plain" or why_plain:
+        return "plain", None, why_plain or (lambda: Message("because it was asked for"))
     if call.bias is not None:
         return "sdpa", None, lambda: Message("with bias and mask written out, added to the scores")
 
@@ -330,15 +330,19 @@ def _choose_kernel(
     # Reading lengths means waiting for the device and would break a compiled graph, and a loop over pieces would be
     # compiled anew for every length: there a mask that the kernel doesn't know by itself is written out.
     free = call.q.device.type == "cpu" and not compiling
-    parts = pieces.plan(call.mask, batch, n, m) if free else pieces.at_once(call.mask, n, m)
+    parts = pieces.plan(call.mask, batch, n, m) if free else pieces.native_piece(call.mask, n, m)
     if parts is None or all(p.cols[0] == p.cols[1] for p in parts):
         return "sdpa", None, written_out
     if len(parts) == 1 and parts[0].band is None:
         if parts[0].causal:
             return "sdpa", parts, lambda: Message("causal: the fused kernel skips the future by itself")
-        seen = parts[0].cols[1] - parts[0].cols[0]
-        return "sdpa", parts, lambda: Message("on the {n} real keys", n=seen) if seen < m else Message("without a mask")
-    share = pieces.work(parts, batch) / (batch * n * m)
+        real = parts[0].cols[1] - parts[0].cols[0]
+        return (
+            "sdpa",
+            parts,
+            lambda: Message("on the {n} real keys", n=real) if real < m else Message("without a mask"),
+        )
+    share = pieces.count_scores(parts, batch) / (batch * n * m)
     if share > 0.8:
         return "sdpa", None, written_out
 
@@ -349,7 +353,7 @@ def _choose_kernel(
     return "sdpa", parts, in_pieces
 
 
-def _at_once(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
+def _flash_causal(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
     """Is this one run of the flash kernel over all queries and keys, and then a causal one? None: it isn't."""
     n, m = call.q.shape[2], call.k.shape[2]
     if parts is None or len(parts) != 1 or parts[0].band is not None or call.v.shape[3] != call.q.shape[3]:
@@ -360,7 +364,7 @@ def _at_once(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
     return part.causal if pieces.is_flash(call.q, call.k, call.v, causal=part.causal, scale=call.scale) else None
 
 
-def _additive(call: Call) -> Tensor | None:
+def _mask_and_bias(call: Call) -> Tensor | None:
     """Mask and bias as one tensor for SDPA: bool where there is no bias, else floats with −inf."""
     allowed = None if isinstance(call.mask, Full) else call.allowed()
     if call.bias is None:
@@ -370,16 +374,16 @@ def _additive(call: Call) -> Tensor | None:
     return bias if allowed is None else torch.where(allowed, bias, float("-inf"))
 
 
-def edited(call: Any, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Tensor | None]:
+def apply_edits(call: Any, output: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """Let every edit that means this call, a `Call` or what stands in its place, change its heads' weights, and give the
     output that follows. Weights are computed of heads alone that a function changes, where nobody has them all."""
-    mine = [(edit, _chosen(edit, call.n_head)) for edit in _edits if edit.name is None or edit.name == call.name]
-    changing = sorted({head for edit, heads in mine for head in heads if callable(edit.change)})
-    table, rows = shares, list(range(call.n_head))  # weights, and the heads they are of
-    if shares is None and changing:
+    edits = [(edit, _edited_heads(edit, call.n_head)) for edit in _edits if edit.name is None or edit.name == call.name]
+    changing = sorted({head for edit, heads in edits for head in heads if callable(edit.change)})
+    table, rows = weights, list(range(call.n_head))  # weights, and the heads they are of
+    if weights is None and changing:
         rows = changing
         table = call.only(changing).table() if len(changing) < call.n_head else call.table()
-    for edit, heads in mine:
+    for edit, heads in edits:
         index = torch.as_tensor(heads, device=output.device)
         inside = [head for head in heads if table is not None and head in rows]
         at = torch.as_tensor([rows.index(head) for head in inside], dtype=torch.long, device=output.device)
@@ -398,10 +402,10 @@ def edited(call: Any, output: Tensor, shares: Tensor | None) -> tuple[Tensor, Te
             )
         output = output.index_copy(1, index, call.applied(after, heads).to(output.dtype))
         table = table.index_copy(1, at, after.to(table.dtype))
-    return output, None if shares is None else table
+    return output, None if weights is None else table
 
 
-def _chosen(edit: _Edit, n_head: int) -> list[int]:
+def _edited_heads(edit: _Edit, n_head: int) -> list[int]:
     """The heads that an edit means, of as many as there are."""
     heads = list(range(n_head) if edit.heads is None else edit.heads)
     if any(not 0 <= h < n_head for h in heads):
@@ -411,30 +415,30 @@ def _chosen(edit: _Edit, n_head: int) -> list[int]:
     return heads
 
 
-def _refuse_nan(call: Call, looked_at: tuple[Tensor, ...]) -> None:
+def _check_finite(call: Call, tensors: tuple[Tensor, ...]) -> None:
     """NaN comes out only if NaN (or infinity) went in: say where it is."""
-    if math.isfinite(sum(_glance(tensor.detach()) for tensor in looked_at)):
+    if math.isfinite(sum(_probe(tensor.detach()) for tensor in tensors)):
         return
-    name_not_finite(call, ("q", "k", "v", "bias", "sinks"))
+    check_inputs_finite(call, ("q", "k", "v", "bias", "sinks"))
 
 
-def name_not_finite(call: Any, names: Sequence[str]) -> None:
+def check_inputs_finite(call: Any, names: Sequence[str]) -> None:
     """Refuse a call, of an attention or of what stands in its place, if one of these tensors isn't finite."""
     for what in names:
         tensor = getattr(call, what)
         if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
-            place = tuple(bad.nonzero()[0].tolist())
-            if what != "bias" or torch.isnan(tensor[place]):
+            index = tuple(bad.nonzero()[0].tolist())
+            if what != "bias" or torch.isnan(tensor[index]):
                 raise NotFinite(
                     "{what} holds {value} at {place} of {shape}: attention needs finite numbers",
                     what=what,
-                    value=tensor[place].item(),
-                    place=place,
+                    value=tensor[index].item(),
+                    place=index,
                     shape=tuple(tensor.shape),
                 )
 
 
-def _glance(tensor: Tensor) -> float:
+def _probe(tensor: Tensor) -> float:
     """A number that is not finite if any in the tensor isn't; the dot product with itself is the quickest on a CPU."""
     if tensor.is_contiguous() and tensor.dtype in (torch.float32, torch.float64):
         flat = tensor.view(-1)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-NOTHING = float("-inf")  # the score of a pair that may not attend
+MASKED = float("-inf")  # the score of a pair that may not attend
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +86,7 @@ class Call:
         """The same call with these heads alone, and these items of the batch; all where nothing is said."""
         per_kv = self.q.shape[1] // self.k.shape[1]
         keys = None if heads is None else [head // per_kv for head in heads]
-        bias = _lifted(self.bias)
+        bias = _with_four_axes(self.bias)
         if bias is not None:
             bias = _pick(bias, items if bias.shape[0] > 1 else None, heads if bias.shape[1] > 1 else None)
         return Call(
@@ -111,11 +111,11 @@ class Call:
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """The mask of a rectangle written out: bool, broadcasts to (B, H, R, C)."""
-        return _written_out(self.mask, self.q, self.k.shape[2], rows, cols)
+        return _mask_array(self.mask, self.q, self.k.shape[2], rows, cols)
 
     def added(self, rows: Span = None, cols: Span = None) -> Tensor | None:
         """The bias of a rectangle: broadcasts to (B, H, R, C)."""
-        bias = _lifted(self.bias)
+        bias = _with_four_axes(self.bias)
         if bias is None:
             return None
         n, m = self.q.shape[2], self.k.shape[2]
@@ -127,14 +127,14 @@ class Call:
         return f"<Call {name}q {tuple(self.q.shape)}, k {tuple(self.k.shape)}, mask {self.mask!r}>"
 
 
-def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = NOTHING) -> Tensor:
+def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = MASKED) -> Tensor:
     """Scaled, capped, biased and masked: (B, H, R, C), in float32 or better; `hidden` where a query may not look.
 
     >>> q = np.eye(2)[None, None]
     >>> scores(Call(q, 4 * q, q, Band(None, 0), 0.5), rows=[0, 1], cols=slice(0, 2))[0, 0].tolist()
     [[2.0, -inf], [0.0, 2.0]]
     """
-    return _scored(call, rows, cols, hidden)[0]
+    return _masked_scores(call, rows, cols, hidden)[0]
 
 
 def weights(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
@@ -145,13 +145,13 @@ def weights(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
     [[[[0.0, 0.0], [1.0, 0.0]]]]
     """
     # Not −inf: a row of nothing else would be NaN, and so would its gradient. It is uniform now, and put to 0 below.
-    table, blind = _scored(call, rows, cols, None)
-    own = _writable(table)
-    shares = softmax(table, call.sinks, own=own)
-    return shares if blind is None else _fill(shares, blind, 0.0, own)
+    table, empty_rows = _masked_scores(call, rows, cols, None)
+    in_place = _can_overwrite(table)
+    shares = softmax(table, call.sinks, in_place=in_place)
+    return shares if empty_rows is None else _fill(shares, empty_rows, 0.0, in_place)
 
 
-def softmax(scores: A, sinks: A | None = None, *, own: bool = False) -> A:
+def softmax(scores: A, sinks: A | None = None, *, in_place: bool = False) -> A:
     """Each row's shares; `sinks` (H,), of scores (…, H, R, C), joins the sum of a row and is left out.
 
     With `own` the scores may be written over.
@@ -162,29 +162,29 @@ def softmax(scores: A, sinks: A | None = None, *, own: bool = False) -> A:
         top = scores.max(-1, keepdims=True)
         shares = np.exp(scores - top)  # the same shares, and nothing overflows
         shares /= shares.sum(-1, keepdims=True)
-        return shares if sinks is None else shares * kept(top - np.log(shares.max(-1, keepdims=True)), sinks)
+        return shares if sinks is None else shares * sink_factor(top - np.log(shares.max(-1, keepdims=True)), sinks)
     import torch
 
     if sinks is None:
-        return torch.softmax(scores, -1, out=scores if own else None)
-    if not own:  # with a graph one more column is the quickest, forward and backward
+        return torch.softmax(scores, -1, out=scores if in_place else None)
+    if not in_place:  # with a graph one more column is the quickest, forward and backward
         column = sinks.to(scores.dtype).reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
         return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
     # log Σe^s = s − log(its share) for any s of the row, say the largest: no second table is made.
     top = scores.amax(-1, keepdim=True)
     shares = torch.softmax(scores, -1, out=scores)
-    return shares.mul_(kept(top - shares.amax(-1, keepdim=True).log(), sinks))
+    return shares.mul_(sink_factor(top - shares.amax(-1, keepdim=True).log(), sinks))
 
 
 def mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
     """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
     batch, n_head, n, m = weights.shape
     rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
-    with uncast(weights):
+    with no_autocast(weights):
         return (rows @ v.to(weights.dtype)).reshape(batch, n_head, n, v.shape[3]).to(dtype)
 
 
-def kept(total: A, sinks: A) -> A:
+def sink_factor(total: A, sinks: A) -> A:
     """What sinks (H,) leave to rows whose log Σe^s is `total`, (…, H, R, 1): Σe^s / (Σe^s + e^sink)."""
     over = total - sinks.reshape(-1, 1, 1)
     if isinstance(over, np.ndarray):
@@ -197,10 +197,10 @@ def lse(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
     return _log_sum(scores(call, rows, cols), call.sinks)
 
 
-def reach(mask: Mask, n: int, m: int, rows: slice) -> slice:
+def visible_keys(mask: Mask, n: int, m: int, rows: slice) -> slice:
     """From the first key to the last that these of n queries can see at all, as far as bands of the mask tell.
 
-    >>> reach(Band(2, 0), 9, 9, slice(4, 6)), reach(Band(None, 0), 9, 4, slice(0, 3))
+    >>> visible_keys(Band(2, 0), 9, 9, slice(4, 6)), visible_keys(Band(None, 0), 9, 4, slice(0, 3))
     (slice(2, 6, None), slice(0, 0, None))
     """
     low, high = 0, m
@@ -218,12 +218,12 @@ def take(table: A, span: Span, axis: int) -> A:
     if span is None:
         return table
     if not isinstance(span, slice) or span.step not in (None, 1):
-        numbers = list(places(span, table.shape[axis]))
+        numbers = list(span_indices(span, table.shape[axis]))
         span = slice(numbers[0], numbers[0] + 1) if len(numbers) == 1 else numbers
     return table[(slice(None),) * axis + (span,)]
 
 
-def places(span: Span, size: int) -> range | list[int]:
+def span_indices(span: Span, size: int) -> range | list[int]:
     """The numbers of what a span takes of an axis of this size."""
     if span is None:
         return range(size)
@@ -236,42 +236,42 @@ def places(span: Span, size: int) -> range | list[int]:
     return [i % size for i in numbers]
 
 
-def _scored(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Tensor, Tensor | None]:
+def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Tensor, Tensor | None]:
     """Scores (B, H, R, C), with `hidden` (None: the lowest number there is) where a query may not look, and the rows that
     may look at nothing, (B', H', R, 1), or None where every row surely sees something."""
-    q, k = _exact(take(call.q, rows, 2)), _exact(take(call.k, cols, 2))
+    q, k = _upcast(take(call.q, rows, 2)), _upcast(take(call.k, cols, 2))
     batch, heads, r, width = q.shape
     groups, c = k.shape[1:3]
-    with uncast(q):
+    with no_autocast(q):
         folded = (q * call.scale).reshape(batch, groups, heads // groups * r, width)  # a group's heads share its keys
         table = (folded @ k.swapaxes(-1, -2)).reshape(batch, heads, r, c)
     if call.softcap is not None:
-        bent = table / call.softcap
-        table = _tanh(bent) * call.softcap
-    own, lowest = _writable(table), _lowest(table) if hidden is None else hidden
-    bias, shown = call.added(rows, cols), None
+        capped = table / call.softcap
+        table = _tanh(capped) * call.softcap
+    in_place, lowest = _can_overwrite(table), _lowest(table) if hidden is None else hidden
+    bias, bias_allows = call.added(rows, cols), None
     if bias is not None:
-        if own:
+        if in_place:
             table += bias
         else:
             table = table + bias
-        shown = bias != NOTHING
-        shown = None if _all(shown) else shown
-    parts = _doubtful(call, rows, cols) if own else None
-    if shown is None and parts is not None:
+        bias_allows = bias != MASKED
+        bias_allows = None if _all(bias_allows) else bias_allows
+    parts = _band_edges(call, rows, cols) if in_place else None
+    if bias_allows is None and parts is not None:
         for inside, part in parts:
-            _fill(table[..., inside], ~call.allowed(rows, part), lowest, own)
+            _fill(table[..., inside], ~call.allowed(rows, part), lowest, in_place)
         return table, None
     allowed = None if isinstance(call.mask, Full) else call.allowed(rows, cols)
-    if shown is not None:
-        allowed = shown if allowed is None else allowed & shown
+    if bias_allows is not None:
+        allowed = bias_allows if allowed is None else allowed & bias_allows
     if allowed is None:
         return table, None
-    blind = ~allowed.any(-1)[..., None]
-    return _fill(table, ~allowed, lowest, own), None if _all(~blind) else blind
+    empty_rows = ~allowed.any(-1)[..., None]
+    return _fill(table, ~allowed, lowest, in_place), None if _all(~empty_rows) else empty_rows
 
 
-def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
+def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
     """The keys that not all of these rows may see, as (columns of the rectangle, keys), where the mask is a band and a
     block of rows is asked for: then they are few, its edges, and every row sees the keys between them. None otherwise."""
     if not isinstance(rows, slice) or not (cols is None or isinstance(cols, slice)):
@@ -280,14 +280,14 @@ def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] |
     if not all(isinstance(rule, Band) for rule in rules):
         return None
     n, m = call.q.shape[2], call.k.shape[2]
-    asked, keys = places(rows, n), places(cols, m)
-    if not (isinstance(asked, range) and isinstance(keys, range) and asked.step == keys.step == 1 and asked):
+    queries, keys = span_indices(rows, n), span_indices(cols, m)
+    if not (isinstance(queries, range) and isinstance(keys, range) and queries.step == keys.step == 1 and queries):
         return None
     low, high = keys.start, keys.stop
     for rule in rules:
         assert isinstance(rule, Band)
-        low = low if rule.left is None else max(low, asked[-1] + m - n - rule.left)
-        high = high if rule.right is None else min(high, asked[0] + m - n + rule.right + 1)
+        low = low if rule.left is None else max(low, queries[-1] + m - n - rule.left)
+        high = high if rule.right is None else min(high, queries[0] + m - n + rule.right + 1)
     if low >= high:
         return None
     edges = [part for part in (slice(keys.start, low), slice(high, keys.stop)) if part.start < part.stop]
@@ -297,7 +297,7 @@ def _doubtful(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] |
 # NumPy and torch have other words for the same.
 
 
-def _written_out(mask: Mask, q: A, m: int, rows: Span, cols: Span) -> A:
+def _mask_array(mask: Mask, q: A, m: int, rows: Span, cols: Span) -> A:
     """The mask of a rectangle for such queries, over m keys."""
     batch, heads, n, _ = q.shape
     if isinstance(q, np.ndarray):
@@ -318,7 +318,7 @@ def _tanh(table: A) -> A:
     return np.tanh(table) if isinstance(table, np.ndarray) else table.tanh()
 
 
-def _exact(table: A) -> A:
+def _upcast(table: A) -> A:
     """Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32."""
     if isinstance(table, np.ndarray):
         return table.astype(np.float32) if table.dtype == np.float16 else table
@@ -333,7 +333,7 @@ def _lowest(table: A) -> float:
     return torch.finfo(table.dtype).min
 
 
-def uncast(table: A) -> AbstractContextManager[object]:
+def no_autocast(table: A) -> AbstractContextManager[object]:
     """Autocast would bring a product back to half precision; meta tensors have none."""
     if isinstance(table, np.ndarray) or table.is_meta:
         return nullcontext()
@@ -343,7 +343,7 @@ def uncast(table: A) -> AbstractContextManager[object]:
     return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
-def _writable(table: A) -> bool:
+def _can_overwrite(table: A) -> bool:
     """May a table made here be written over? Not where a gradient may want it."""
     if isinstance(table, np.ndarray):
         return True
@@ -352,11 +352,11 @@ def _writable(table: A) -> bool:
     return not torch.is_grad_enabled() and table.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def _fill(table: A, where: A, value: float, own: bool) -> A:
+def _fill(table: A, where: A, value: float, in_place: bool) -> A:
     if isinstance(table, np.ndarray):
         np.copyto(table, value, where=where)
         return table
-    return table.masked_fill_(where, value) if own else table.masked_fill(where, value)
+    return table.masked_fill_(where, value) if in_place else table.masked_fill(where, value)
 
 
 def _all(table: A) -> bool:
@@ -369,7 +369,7 @@ def _all(table: A) -> bool:
     return bool(table.all())
 
 
-def _lifted(bias: A | None) -> A | None:
+def _with_four_axes(bias: A | None) -> A | None:
     """A bias with all four axes."""
     return None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
 

@@ -116,18 +116,18 @@ class MultiHeadAttention(nn.Module):
         head_width = shapes.head_width(width, n_head) if head_width is None else head_width
         if bias not in (True, False, "qkv", "out"):
             raise Problem("bias is {bias!r}: give True, False, 'qkv' (none on the output) or 'out'", bias=bias)
-        read, written = bias in (True, "qkv"), bias in (True, "out")
+        reads_bias, out_bias = bias in (True, "qkv"), bias in (True, "out")
         self.width, self.n_head, self.n_kv_head, self.head_width = width, n_head, n_kv_head, head_width
         self.memory_width = width if memory_width is None else memory_width
         self.dropout, self.scale, self.softcap, self.name = dropout, scale, softcap, name
 
-        self.q = nn.Linear(width, n_head * head_width, bias=read)
-        self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=read)
-        self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=read)
-        self.gate = nn.Linear(width, n_head * head_width, bias=read) if gate else None
-        self.out = nn.Linear(n_head * head_width, width, bias=written)
+        self.q = nn.Linear(width, n_head * head_width, bias=reads_bias)
+        self.k = nn.Linear(self.memory_width, n_kv_head * head_width, bias=reads_bias)
+        self.v = nn.Linear(self.memory_width, n_kv_head * head_width, bias=reads_bias)
+        self.gate = nn.Linear(width, n_head * head_width, bias=reads_bias) if gate else None
+        self.out = nn.Linear(n_head * head_width, width, bias=out_bias)
         if isinstance(position, str):
-            position = choose("position", position, POSITIONS)(n_head, head_width)
+            position = look_up("position", position, POSITIONS)(n_head, head_width)
         if position is not None and not isinstance(position, Rotary | ALiBi | Relative):
             raise Problem(
                 "position is a {kind}: inside attention there are {known}; sinusoidal and learned positions are added to "
@@ -136,8 +136,8 @@ class MultiHeadAttention(nn.Module):
                 known=all_of(POSITIONS),
             )
         self.position = position
-        self.q_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
-        self.k_norm = None if qk_norm is None else choose("qk_norm", qk_norm, NORMS)(head_width)
+        self.q_norm = None if qk_norm is None else look_up("qk_norm", qk_norm, NORMS)(head_width)
+        self.k_norm = None if qk_norm is None else look_up("qk_norm", qk_norm, NORMS)(head_width)
         pair = (window, 0) if isinstance(window, int) else window
         self.window = None if pair is None else masks.window(*pair)
 
@@ -202,7 +202,7 @@ class MultiHeadAttention(nn.Module):
             rule = rule & self.window
         n = x.shape[1]
 
-        here: Positions = 0
+        start: Positions = 0
         if memory is not None:
             q = self._split(self.q(x), self.n_head, self.q_norm)  # (B, H, N, D)
             k, v = self._from_memory(memory, cache)
@@ -210,23 +210,23 @@ class MultiHeadAttention(nn.Module):
             if self.memory_width != self.width:
                 raise Problem("this attention reads a memory {width} wide: pass memory=", width=self.memory_width)
             q, k, v = self._from_itself(x)
-            here = 0 if cache is None else cache.at(n)
+            start = 0 if cache is None else cache.at(n)
             if isinstance(self.position, Rotary):
-                stand = here if at is None else at
-                q, k = self.position(q, stand), self.position(k, stand)
+                positions = start if at is None else at
+                q, k = self.position(q, positions), self.position(k, positions)
             if cache is not None:
                 k, v = cache.append(k, v)
-                rule = cache.place(rule, here)
+                rule = cache.place(rule, start)
 
         bias = None
         if self.position is not None and not isinstance(self.position, Rotary) and memory is None:
-            keys_at, query_at = None if cache is None else cache.keys_at, None if isinstance(here, int) else here
+            keys_at, query_at = None if cache is None else cache.keys_at, None if isinstance(start, int) else start
             if isinstance(at, Tensor):
                 if cache is not None:
                     raise Problem("a cache counts positions itself: with a bias by distance, leave `at` out")
                 keys_at = query_at = at
             bias = self.position.bias(n, k.shape[2], query_at, keys_at, x.device)
-        done = attend(
+        result = attend(
             q,
             k,
             v,
@@ -238,7 +238,7 @@ class MultiHeadAttention(nn.Module):
             weights=weights,
             name=self.name,
         )
-        output, shares = done if isinstance(done, tuple) else (done, None)
+        output, shares = result if isinstance(result, tuple) else (result, None)
         joined = output.transpose(1, 2).flatten(2)  # (B, N, H·D)
         projected: Tensor = self.out(joined if self.gate is None else joined * self.gate(x).sigmoid())  # (B, N, C)
         return projected if shares is None else (projected, shares)
@@ -252,13 +252,13 @@ class MultiHeadAttention(nn.Module):
 
     def _from_itself(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and v of x; while training by one product instead of three, forwards and twice backwards."""
-        three = (self.q, self.k, self.v)
-        if torch.is_grad_enabled() and all(type(part) is nn.Linear for part in three):
-            bias = None if self.q.bias is None else torch.cat([part.bias for part in three])
-            made = F.linear(x, torch.cat([part.weight for part in three]), bias)
-            q, k, v = made.split([part.out_features for part in three], -1)
+        projections = (self.q, self.k, self.v)
+        if torch.is_grad_enabled() and all(type(part) is nn.Linear for part in projections):
+            bias = None if self.q.bias is None else torch.cat([part.bias for part in projections])
+            projected = F.linear(x, torch.cat([part.weight for part in projections]), bias)
+            q, k, v = projected.split([part.out_features for part in projections], -1)
         else:
-            q, k, v = (part(x) for part in three)
+            q, k, v = (part(x) for part in projections)
         # (B, H, N, D), and twice (B, G, N, D)
         return self._split(q, self.n_head, self.q_norm), *self._split_keys_values(k, v)
 
@@ -324,16 +324,16 @@ class MultiHeadAttention(nn.Module):
         >>> bool(torch.allclose(ours.to_torch().eval()(x, x, x)[0], ours(x), atol=1e-6))
         True
         """
-        can = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
+        fits = self.n_kv_head == self.n_head and self.n_head * self.head_width == self.width
         extras = [self.position, self.q_norm, self.gate, self.window, self.scale, self.softcap]
-        if not can or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):
+        if not fits or any(extra is not None for extra in extras) or (self.q.bias is None) != (self.out.bias is None):
             raise Problem(
                 "nn.MultiheadAttention has no grouped heads, head_width, positions, qk_norm, gate, window, scale, softcap or "
                 "bias='qkv': this attention uses one of them"
             )
         biased = self.q.bias is not None
-        other = {} if self.memory_width == self.width else dict(kdim=self.memory_width, vdim=self.memory_width)
-        theirs = nn.MultiheadAttention(self.width, self.n_head, self.dropout, bias=biased, batch_first=True, **other)
+        widths = {} if self.memory_width == self.width else dict(kdim=self.memory_width, vdim=self.memory_width)
+        theirs = nn.MultiheadAttention(self.width, self.n_head, self.dropout, bias=biased, batch_first=True, **widths)
         theirs = theirs.to(self.out.weight).train(self.training)
         with torch.no_grad():
             if theirs._qkv_same_embed_dim:
@@ -352,11 +352,11 @@ class MultiHeadAttention(nn.Module):
         return f"width={self.width}, n_head={self.n_head}{kv}, head_width={self.head_width}"
 
 
-def choose(what: str, word: K, among: Mapping[K, T]) -> T:
+def look_up(what: str, word: K, table: Mapping[K, T]) -> T:
     """The entry of that name; a wrong word's error lists the right ones and the nearest."""
-    if word in among:
-        return among[word]
-    raise unknown(what, word, among)
+    if word in table:
+        return table[word]
+    raise unknown(what, word, table)
 
 
 def check_sizes(**sizes: Any) -> None:

@@ -98,31 +98,31 @@ class LatentAttention(nn.Module):
                 "latent attention keeps latents: make its cache with new_cache(), not {kind}", kind=type(cache).__name__
             )
         rule = masks.resolve(mask)
-        here = 0 if cache is None else cache.at(n)
-        at = here if at is None else at
+        start = 0 if cache is None else cache.at(n)
+        at = start if at is None else at
 
         q = self.q(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, D + rope)
         q_plain, q_rotary = q.split([self.head_width, self.rope_width], -1)
         q_rotary = self.rotary(q_rotary, at)
         latent, k_rotary = self.compress(x).split([self.rank, self.rope_width], -1)
-        kept = torch.cat([self.norm(latent)[:, None], self.rotary(k_rotary[:, None], at)], -1)  # (B, 1, N, R + rope)
+        stored = torch.cat([self.norm(latent)[:, None], self.rotary(k_rotary[:, None], at)], -1)  # (B, 1, N, R + rope)
         if cache is not None:
-            kept, _ = cache.append(kept, kept[..., :0])
-            rule = cache.place(rule, here)
-        latent = kept[..., : self.rank]  # (B, 1, M, R)
+            stored, _ = cache.append(stored, stored[..., :0])
+            rule = cache.place(rule, start)
+        latent = stored[..., : self.rank]  # (B, 1, M, R)
 
         matrix = self.expand.weight.unflatten(0, (self.n_head, -1))  # (H, D + Dv, R)
         if absorbed if absorbed is not None else cache is not None and n == 1:
             q = torch.cat([q_plain @ matrix[:, : self.head_width], q_rotary], -1)  # (B, H, N, R + rope)
-            k, v = kept, latent
+            k, v = stored, latent
         else:
             expanded = self.expand(latent[:, 0]).unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, M, D + Dv)
             k_plain, v = expanded.split([self.head_width, self.value_width], -1)
-            k = torch.cat([k_plain, kept[..., self.rank :].expand(-1, self.n_head, -1, -1)], -1)
+            k = torch.cat([k_plain, stored[..., self.rank :].expand(-1, self.n_head, -1, -1)], -1)
             q = torch.cat([q_plain, q_rotary], -1)
         dropout = self.dropout if self.training else 0.0
-        done = attend(q, k, v, rule, scale=self.scale, dropout=dropout, weights=weights, name=self.name)
-        output, shares = done if isinstance(done, tuple) else (done, None)
+        result = attend(q, k, v, rule, scale=self.scale, dropout=dropout, weights=weights, name=self.name)
+        output, shares = result if isinstance(result, tuple) else (result, None)
         if v is latent:
             output = output @ matrix[:, self.head_width :].transpose(-1, -2)  # (B, H, N, R) → (B, H, N, Dv)
         merged = self.out(output.transpose(1, 2).flatten(2))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Span = slice | Sequence[int] | None
 A = TypeVar("A", np.ndarray, "torch.Tensor")
-JOINS: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_}
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_}
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class Cells(Generic[A]):
     row: A  # the query's position among the keys
     col: A  # the key's position
 
-    def own(self, values: TableLike) -> A:
+    def convert(self, values: TableLike) -> A:
         """Stored values (lengths, ids, …) as the same kind of array, on the same device, as the indices."""
         if isinstance(self.i, np.ndarray):
-            return numpy_of(values)
+            return to_numpy(values)
         import torch
 
         return torch.as_tensor(values, device=self.i.device)
 
 
-def stretch(index: A, size: int) -> A:
+def broadcast_index(index: A, size: int) -> A:
     """The index into an axis of that size, where an axis of one serves everybody."""
     return index * 0 if size == 1 else index
 
@@ -62,7 +62,7 @@ class Mask(InNotebook):
 
     batched = False  # does the rule differ between items of a batch?
     headed = False  # … between heads?
-    written_out = False  # is it a table, whose size holds wherever queries and keys stand?
+    is_table = False  # is it a table, whose size holds wherever queries and keys stand?
 
     def allows(self, cells: Cells[A]) -> A:
         raise NotImplementedError
@@ -87,7 +87,7 @@ class Mask(InNotebook):
         """
         m = n if m is None else m
         self.check(batch, heads, n, m)
-        return np.asarray(self.allows(self._at(np, n, m, batch, heads, rows, cols)))
+        return np.asarray(self.allows(self._cells(np, n, m, batch, heads, rows, cols)))
 
     def tensor(
         self,
@@ -111,7 +111,7 @@ class Mask(InNotebook):
 
         m = n if m is None else m
         self.check(batch, heads, n, m)
-        return self.allows(self._at(torch, n, m, batch, heads, rows, cols, device=device))
+        return self.allows(self._cells(torch, n, m, batch, heads, rows, cols, device=device))
 
     def additive(self, n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **where: Any) -> torch.Tensor:
         """The same as a float tensor of 0 and −inf: what kernels that add their mask want.
@@ -126,7 +126,7 @@ class Mask(InNotebook):
         allowed = self.tensor(n, m, **where)
         return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
 
-    def _at(
+    def _cells(
         self, xp: ModuleType, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: object
     ) -> Cells[Any]:
         def axis(size: int, span: Span, dim: int) -> Any:
@@ -135,10 +135,10 @@ class Mask(InNotebook):
             elif span is None:
                 index = xp.arange(size, **device)
             else:
-                places = [int(i) for i in span]
-                if wrong := [i for i in places if not -size <= i < size]:
+                indices = [int(i) for i in span]
+                if wrong := [i for i in indices if not -size <= i < size]:
                     raise Problem("there is no row or column {place} of {size}", place=wrong[0], size=size)
-                index = xp.asarray([i % size for i in places], **device)
+                index = xp.asarray([i % size for i in indices], **device)
             return index.reshape([-1 if d == dim else 1 for d in range(4)])
 
         i, j = axis(n, rows, 2), axis(m, cols, 3)
@@ -151,12 +151,12 @@ class Mask(InNotebook):
 
     def placed(self, queries: TableLike, keys: TableLike | None = None) -> Mask:
         """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
-        return Placed(self, queries, keys)
+        return Positioned(self, queries, keys)
 
     def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
         """The same rule for these items of the batch and these heads alone; all where nothing is said."""
         items, heads = items if self.batched else None, heads if self.headed else None
-        return self if items is None and heads is None else Only(self, items, heads)
+        return self if items is None and heads is None else Subset(self, items, heads)
 
     def __and__(self, other: Mask) -> Mask:
         return combine(And, self, other)
@@ -170,7 +170,7 @@ class Mask(InNotebook):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(_same(value, vars(other)[name]) for name, value in vars(self).items())
+        return all(_equal_values(value, vars(other)[name]) for name, value in vars(self).items())
 
     def __hash__(self) -> int:
         return hash(type(self).__name__)
@@ -203,16 +203,16 @@ class Full(Mask):
         return "full()"
 
 
-class Placed(Mask):
+class Positioned(Mask):
     def __init__(self, rule: Mask, queries: TableLike, keys: TableLike | None) -> None:
-        self.rule, self.queries, self.keys = rule, rows_of(queries), None if keys is None else rows_of(keys)
+        self.rule, self.queries, self.keys = rule, as_rows(queries), None if keys is None else as_rows(keys)
         self.batched = rule.batched or len(self.queries) > 1 or (self.keys is not None and len(self.keys) > 1)
         self.headed = rule.headed
 
     def allows(self, cells: Cells[A]) -> A:
         def position(table: Table, index: A) -> A:
-            own = cells.own(table)
-            return own[stretch(cells.b, len(own)), index]
+            positions = cells.convert(table)
+            return positions[broadcast_index(cells.b, len(positions)), index]
 
         row = position(self.queries, cells.i)
         col = cells.col if self.keys is None else position(self.keys, cells.j)
@@ -226,45 +226,45 @@ class Placed(Mask):
                 queries=(batch, n),
             )
         for rule in self.rule.terms():
-            if rule.written_out:
+            if rule.is_table:
                 rule.check(batch, heads, n, m)
 
     def size(self) -> tuple[int, int, int, int]:
         batch, n = self.queries.shape
-        m = int(numpy_of(self.queries).max(initial=0)) + 1 if self.keys is None else self.keys.shape[1]
+        m = int(to_numpy(self.queries).max(initial=0)) + 1 if self.keys is None else self.keys.shape[1]
         return max(batch, self.rule.size()[0]), self.rule.size()[1], n, m
 
     def __repr__(self) -> str:
-        return f"{self.rule!r}.placed({numpy_of(self.queries).tolist()})"
+        return f"{self.rule!r}.placed({to_numpy(self.queries).tolist()})"
 
 
-class Only(Mask):
+class Subset(Mask):
     """A rule asked about some items and some heads, which count from 0 here."""
 
     def __init__(self, rule: Mask, items: Sequence[int] | None, heads: Sequence[int] | None) -> None:
         self.rule = rule
-        self.items, self.heads = (None if chosen is None else np.asarray(chosen) for chosen in (items, heads))
+        self.items, self.heads = (None if subset is None else np.asarray(subset) for subset in (items, heads))
         self.batched = rule.batched if self.items is None else len(self.items) > 1
         self.headed = rule.headed if self.heads is None else len(self.heads) > 1
 
     def allows(self, cells: Cells[A]) -> A:
-        b = cells.b if self.items is None else cells.own(self.items)[cells.b]
-        h = cells.h if self.heads is None else cells.own(self.heads)[cells.h]
+        b = cells.b if self.items is None else cells.convert(self.items)[cells.b]
+        h = cells.h if self.heads is None else cells.convert(self.heads)[cells.h]
         return self.rule.allows(replace(cells, b=b, h=h))
 
     def size(self) -> tuple[int, int, int, int]:
         batch, heads, n, m = self.rule.size()
         batch, heads = (
-            size if chosen is None else len(chosen) for size, chosen in ((batch, self.items), (heads, self.heads))
+            size if subset is None else len(subset) for size, subset in ((batch, self.items), (heads, self.heads))
         )
         return batch, heads, n, m
 
     def __repr__(self) -> str:
-        items, heads = (None if chosen is None else chosen.tolist() for chosen in (self.items, self.heads))
+        items, heads = (None if subset is None else subset.tolist() for subset in (self.items, self.heads))
         return f"({self.rule!r}).only({items}, {heads})"
 
 
-class Several(Mask):
+class Combination(Mask):
     sign = ""
 
     def __init__(self, rules: tuple[Mask, ...]) -> None:
@@ -274,7 +274,7 @@ class Several(Mask):
     def allows(self, cells: Cells[A]) -> A:
         allowed = self.rules[0].allows(cells)
         for rule in self.rules[1:]:
-            allowed = JOINS[self.sign](allowed, rule.allows(cells))
+            allowed = OPERATORS[self.sign](allowed, rule.allows(cells))
         return allowed
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -282,13 +282,13 @@ class Several(Mask):
             rule.check(batch, heads, n, m)
 
     def size(self) -> tuple[int, int, int, int]:
-        own = [rule.size() for rule in self.rules]
-        sized = [size for size in own if size[2:] != (8, 8)] or own
-        batch, heads = max(size[0] for size in own), max(size[1] for size in own)
+        sizes = [rule.size() for rule in self.rules]
+        sized = [size for size in sizes if size[2:] != (8, 8)] or sizes
+        batch, heads = max(size[0] for size in sizes), max(size[1] for size in sizes)
         return batch, heads, max(size[2] for size in sized), max(size[3] for size in sized)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Several) or type(self) is not type(other):
+        if not isinstance(other, Combination) or type(self) is not type(other):
             return NotImplemented
         mine, theirs = self.rules, other.rules
         return len(mine) == len(theirs) and all(any(a == b for b in theirs) for a in mine)
@@ -296,10 +296,10 @@ class Several(Mask):
     __hash__ = Mask.__hash__
 
     def __repr__(self) -> str:
-        return f" {self.sign} ".join(f"({r!r})" if isinstance(r, Several) else repr(r) for r in self.rules)
+        return f" {self.sign} ".join(f"({r!r})" if isinstance(r, Combination) else repr(r) for r in self.rules)
 
 
-class And(Several):
+class And(Combination):
     sign = "&"
 
     def terms(self) -> tuple[Mask, ...]:
@@ -309,7 +309,7 @@ class And(Several):
         return And(tuple(rule.only(items, heads) for rule in self.rules))  # its bands stay in sight
 
 
-class Or(Several):
+class Or(Combination):
     sign = "|"
 
 
@@ -328,10 +328,10 @@ class Not(Mask):
         return self.rule.size()
 
     def __repr__(self) -> str:
-        return f"~({self.rule!r})" if isinstance(self.rule, Several) else f"~{self.rule!r}"
+        return f"~({self.rule!r})" if isinstance(self.rule, Combination) else f"~{self.rule!r}"
 
 
-def combine(kind: type[Several], a: Mask, b: Mask) -> Mask:
+def combine(kind: type[Combination], a: Mask, b: Mask) -> Mask:
     if not isinstance(b, Mask):
         raise TypeError(f"a mask combines with masks, not with {type(b).__name__}; write masks.dense(tensor)")
     neutral = kind is And  # everything & x is x; everything | x is everything
@@ -342,12 +342,12 @@ def combine(kind: type[Several], a: Mask, b: Mask) -> Mask:
     rules: list[Mask] = []
     for part in (a, b):
         for rule in part.rules if isinstance(part, kind) else (part,):
-            if not any(_alike(rule, known) for known in rules):
+            if not any(_surely_equal(rule, other) for other in rules):
                 rules.append(rule)
     return rules[0] if len(rules) == 1 else kind(tuple(rules))
 
 
-def _alike(a: Mask, b: Mask) -> bool:
+def _surely_equal(a: Mask, b: Mask) -> bool:
     """Surely the same rule; tensors are compared by identity, since looking into them waits for their device."""
     if a is b:
         return True
@@ -364,7 +364,7 @@ def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
     return [" ".join("·" if s == 0 else "■" if s == 1 else "░▒▓"[min(int(s * 3), 2)] for s in row) for row in shares]
 
 
-def values_of(array: TableLike) -> Table:
+def as_array(array: TableLike) -> Table:
     """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
     if is_tensor(array):
         return array
@@ -376,12 +376,12 @@ def is_tensor(values: object) -> TypeGuard[torch.Tensor]:
     return hasattr(values, "detach")
 
 
-def rows_of(array: TableLike) -> Table:
-    values = values_of(array)
+def as_rows(array: TableLike) -> Table:
+    values = as_array(array)
     return values[None] if values.ndim == 1 else values
 
 
-def numpy_of(values: TableLike) -> np.ndarray:
+def to_numpy(values: TableLike) -> np.ndarray:
     return values.detach().cpu().numpy() if is_tensor(values) else np.asarray(values)
 
 
@@ -393,7 +393,7 @@ def is_integer(values: Table) -> bool:
     return "int" in str(values.dtype)
 
 
-def _same(a: object, b: object) -> bool:
+def _equal_values(a: object, b: object) -> bool:
     if (is_tensor(a) or isinstance(a, np.ndarray)) and (is_tensor(b) or isinstance(b, np.ndarray)):
-        return a.shape == b.shape and bool((numpy_of(a) == numpy_of(b)).all())
+        return a.shape == b.shape and bool((to_numpy(a) == to_numpy(b)).all())
     return type(a) is type(b) and bool(a == b)

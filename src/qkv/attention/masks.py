@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..i18n import Problem, _, all_of, nearest
-from .mask_algebra import And, Full, Mask, Or, combine, is_bool, is_integer, rows_of, values_of
-from .rules import Band, Dense, Documents, Padding, Prefix, Queries
+from .mask_algebra import And, Full, Mask, Or, as_array, as_rows, combine, is_bool, is_integer
+from .rules import Band, Dense, Documents, Padding, Prefix, QueryPadding
 
 if TYPE_CHECKING:
     from .mask_algebra import Table, TableLike
@@ -81,7 +81,7 @@ def padding(real: TableLike) -> Mask:
     ■ ■ ·
     ■ ■ ·
     """
-    values = values_of(real)
+    values = as_array(real)
     if values.ndim == 0 or (values.ndim == 1 and not is_bool(values)):
         if is_bool(values) or not is_integer(values):
             raise Problem(
@@ -107,7 +107,7 @@ def prefix(n: TableLike) -> Mask:
     ■ ■ ■ ·
     ■ ■ ■ ■
     """
-    values = values_of(n).reshape(-1)
+    values = as_array(n).reshape(-1)
     if not is_integer(values):
         raise Problem("prefix lengths are {dtype}: give whole numbers, one or one per item", dtype=values.dtype)
     return Prefix(values)
@@ -122,14 +122,14 @@ def documents(ids: TableLike) -> Mask:
     · · ■ ■
     · · ■ ■
     """
-    values = values_of(ids)
+    values = as_array(ids)
     if values.ndim not in (1, 2) or not is_integer(values):
         raise Problem(
             "document ids are {shape} of {dtype}: give whole numbers (M,) or (B, M)",
             shape=tuple(values.shape),
             dtype=values.dtype,
         )
-    return Documents(rows_of(values))
+    return Documents(as_rows(values))
 
 
 def cross(keys: TableLike, queries: TableLike | None = None) -> Mask:
@@ -146,7 +146,7 @@ def cross(keys: TableLike, queries: TableLike | None = None) -> Mask:
         return rule
     rows = padding(queries)
     assert isinstance(rows, Padding)
-    return rule & Queries(rows)
+    return rule & QueryPadding(rows)
 
 
 def dense(allowed: TableLike) -> Mask:
@@ -156,7 +156,7 @@ def dense(allowed: TableLike) -> Mask:
     ■ ·
     ■ ■
     """
-    values = values_of(allowed)
+    values = as_array(allowed)
     if not is_bool(values):
         raise Problem(
             "mask has dtype {dtype}: it needs True (may attend) and False. If yours holds 1 and 0, write mask == "
@@ -176,7 +176,7 @@ def from_additive(added: TableLike) -> Mask:
     ■ ·
     ■ ■
     """
-    values = values_of(added)
+    values = as_array(added)
     if is_bool(values) or is_integer(values):
         raise Problem(
             "an additive mask holds floats (0 and −inf), this one is {dtype}; use masks.dense", dtype=values.dtype
@@ -206,7 +206,7 @@ def from_torch_mha(
 
     rule = full()
     if attn_mask is not None:
-        values = values_of(attn_mask)
+        values = as_array(attn_mask)
         if values.ndim == 3:
             if not n_head or values.shape[0] % n_head:
                 raise Problem(
@@ -215,15 +215,15 @@ def from_torch_mha(
             values = values.reshape(-1, n_head, *values.shape[1:])
         rule = rule & read(values)
     if key_padding_mask is not None:
-        values = values_of(key_padding_mask)
+        values = as_array(key_padding_mask)
         if is_integer(values):
             raise Problem(
                 "key_padding_mask holds whole numbers: PyTorch wants True for padding; write mask == 1 or == 0"
             )
-        hidden = values if is_bool(values) else values <= -1e4
-        if not is_bool(values) and not bool(((values == 0) | hidden).all()):
+        is_padding = values if is_bool(values) else values <= -1e4
+        if not is_bool(values) and not bool(((values == 0) | is_padding).all()):
             raise Problem("a float key_padding_mask holds 0 (real) and −inf (padding); this one holds other numbers")
-        rule = rule & padding(~hidden)
+        rule = rule & padding(~is_padding)
     return rule
 
 

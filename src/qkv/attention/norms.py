@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(…, width) → (…, width)."""
         if not torch.compiler.is_compiling() and x.dtype == self.weight.dtype in (torch.float32, torch.float64):
-            return _Normed.apply(x, self.weight, self.eps)
+            return _RMSNormFunction.apply(x, self.weight, self.eps)
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
@@ -50,12 +50,12 @@ class CentredRMSNorm(RMSNorm):
     def forward(self, x: Tensor) -> Tensor:
         """(…, width) → (…, width)."""
         if not torch.compiler.is_compiling() and x.dtype == self.weight.dtype in (torch.float32, torch.float64):
-            return _Normed.apply(x, 1 + self.weight, self.eps)
+            return _RMSNormFunction.apply(x, 1 + self.weight, self.eps)
         exact = torch.float64 if x.dtype == torch.float64 else torch.float32
         return F.rms_norm(x.to(exact), self.weight.shape, 1 + self.weight.to(exact), self.eps).to(x.dtype)
 
 
-class _Normed(torch.autograd.Function):
+class _RMSNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

@@ -71,9 +71,9 @@ class Steps(InNotebook):
         >>> steps([[1.0], [2.0]], mask=masks.causal()).to_dict()["masked"]
         [[1.0, None], [2.0, 4.0]]
         """
-        names = [*_GIVEN, "q", "k", "v", "scores", "scaled", "masked", "weights", "heads", "output"]
+        names = [*_INPUTS, "q", "k", "v", "scores", "scaled", "masked", "weights", "heads", "output"]
         tables = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        plain: dict[str, Any] = {name: _plain(table) for name, table in tables.items()}
+        plain: dict[str, Any] = {name: _to_lists(table) for name, table in tables.items()}
         plain["scale"] = self.scale
         if self.softcap is not None:
             plain["softcap"] = self.softcap
@@ -153,7 +153,7 @@ class Steps(InNotebook):
         return list(names) if names is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
 
 
-_GIVEN = ("x", "memory", "w_q", "w_k", "w_v", "w_o", "bias", "sinks")
+_INPUTS = ("x", "memory", "w_q", "w_k", "w_v", "w_o", "bias", "sinks")
 
 
 def steps(
@@ -180,14 +180,14 @@ def steps(
     >>> s.scaled[0].tolist(), s.weights[0].round(3).tolist()
     ([0.5, 0.0, 0.0], [0.452, 0.274, 0.274])
     """
-    x = _array("x", x, (2, 3))
-    source = x if memory is None else _array("memory", memory, (2, 3))
+    x = _checked_array("x", x, (2, 3))
+    source = x if memory is None else _checked_array("memory", memory, (2, 3))
     if x.ndim != source.ndim or x.shape[:-2] != source.shape[:-2]:
         raise Problem("x is {x} but memory is {memory}: both need the same batch", x=x.shape, memory=source.shape)
     if memory is None and memory_names is not None:
         raise Problem("memory_names were given without memory: leave them out, or give memory")
     weights = (("w_q", w_q), ("w_k", w_k), ("w_v", w_v), ("w_o", w_o))
-    matrices: dict[str, Any] = {name: None if w is None else _array(name, w, (2,)) for name, w in weights}
+    matrices: dict[str, Any] = {name: None if w is None else _checked_array(name, w, (2,)) for name, w in weights}
     q, k, v = (_project(name, t, matrices[name]) for name, t in (("w_q", x), ("w_k", source), ("w_v", source)))
     for name, t in (("q", q), ("k", k), ("v", v)):
         if n_head < 1 or t.shape[-1] % n_head:
@@ -204,11 +204,11 @@ def steps(
 
     batched = x.ndim == 3
     q4, k4, v4 = (cut(t) if batched else cut(t)[None] for t in (q, k, v))
-    done = _attention(q4, k4, v4, mask, scale)
-    output = _project("w_o", _merge(done["heads"] if batched else done["heads"][0]), matrices["w_o"])
+    results = _attention(q4, k4, v4, mask, scale)
+    output = _project("w_o", _merge(results["heads"] if batched else results["heads"][0]), matrices["w_o"])
     squeeze = (slice(None) if batched else 0, 0 if n_head == 1 else slice(None))
     return Steps(
-        **{name: t[squeeze] for name, t in done.items()},
+        **{name: t[squeeze] for name, t in results.items()},
         **matrices,
         output=output,
         scale=_scale(scale, q4.shape[-1]),
@@ -216,7 +216,7 @@ def steps(
         headed=n_head > 1,
         x=x,
         memory=None if memory is None else source,
-        **_named(names, x, names if memory is None else memory_names, source),
+        **_labels(names, x, names if memory is None else memory_names, source),
     )
 
 
@@ -242,7 +242,7 @@ def from_qkv(
     >>> from_qkv([[3, 0]], [[3, 0], [2, 0], [1, 0]], [[1, 0], [0, 1], [0, 0]], scale=1).weights.round(3).tolist()
     [[0.95, 0.047, 0.002]]
     """
-    q, k, v = (_array(name, t, (2, 3, 4)) for name, t in (("q", q), ("k", k), ("v", v)))
+    q, k, v = (_checked_array(name, t, (2, 3, 4)) for name, t in (("q", q), ("k", k), ("v", v)))
     if not q.ndim == k.ndim == v.ndim:
         raise Problem(
             "q, k, v are {q}, {k}, {v}: give all three the same number of axes", q=q.shape, k=k.shape, v=v.shape
@@ -250,24 +250,24 @@ def from_qkv(
     lift: Any = {2: (None, None), 3: (slice(None), None), 4: ()}[q.ndim]
     check_shapes(*(t[lift].shape for t in (q, k, v)))
     heads, scores = q[lift].shape[1], (*q[lift].shape[:3], k.shape[-2])
-    added = None if bias is None else _bias(bias, q.ndim, scores)
+    bias_scores = None if bias is None else _bias(bias, q.ndim, scores)
     if softcap is not None and not 0 < softcap < np.inf:
         raise Problem("softcap is {value}: give a positive number, or None for no cap", value=softcap)
-    drains = None if sinks is None else _sinks(sinks, heads)
-    done = _attention(q[lift], k[lift], v[lift], mask, scale, added, softcap, drains)
+    sink_scores = None if sinks is None else _sinks(sinks, heads)
+    results = _attention(q[lift], k[lift], v[lift], mask, scale, bias_scores, softcap, sink_scores)
     drop: Any = {2: (0, 0), 3: (slice(None), 0), 4: ()}[q.ndim]
-    done = {name: t[drop] for name, t in done.items()}
+    results = {name: t[drop] for name, t in results.items()}
     key_names = names if memory_names is None and q.shape[-2] == k.shape[-2] else memory_names
     return Steps(
-        **done,
-        output=done["heads"] if q.ndim < 4 else _merge(done["heads"]),
+        **results,
+        output=results["heads"] if q.ndim < 4 else _merge(results["heads"]),
         scale=_scale(scale, q.shape[-1]),
         batched=q.ndim > 2,
         headed=q.ndim == 4,
-        bias=added,
+        bias=bias_scores,
         softcap=softcap,
-        sinks=drains,
-        **_named(names, q, key_names, k),
+        sinks=sink_scores,
+        **_labels(names, q, key_names, k),
     )
 
 
@@ -324,25 +324,25 @@ def _attention(
         if bias is not None:
             scaled = scaled + bias
         masked = np.where(allowed, scaled, -np.inf)
-        finite("scores", scores)
-        finite("scaled", scaled if bias is None else np.where(np.isneginf(bias), 0.0, scaled))
+        check_finite("scores", scores)
+        check_finite("scaled", scaled if bias is None else np.where(np.isneginf(bias), 0.0, scaled))
         weights = softmax(masked, None if sinks is None else sinks.reshape(1, -1, 1, 1))
         heads = weights @ np.repeat(v, per_kv, axis=1)  # (B, H, N, D)
-    finite("output", heads)
+    check_finite("output", heads)
     return dict(q=q, k=k, v=v, scores=scores, scaled=scaled, masked=masked, weights=weights, heads=heads)
 
 
-def finite(name: str, result: Array) -> Array:
+def check_finite(name: str, result: Array) -> Array:
     """The result, refused where it left what float64 holds: a reference that says inf or NaN would be none."""
     key = _("{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller")
-    return _without(~np.isfinite(result), key, name, result)
+    return _refuse_where(~np.isfinite(result), key, name, result)
 
 
-def _without(bad: NDArray[np.bool_], key: str, name: str, table: Array) -> Array:
+def _refuse_where(bad: NDArray[np.bool_], key: str, name: str, table: Array) -> Array:
     """The table, refused by that sentence where any of it is bad."""
     if bad.any():
-        place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise Problem(key, name=name, value=table[place].item(), place=place)
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise Problem(key, name=name, value=table[index].item(), place=index)
     return table
 
 
@@ -359,16 +359,16 @@ def _scale(scale: float | None, d: int) -> float:
 
 
 def _bias(value: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
-    bias = _numbers("bias", value)
+    bias = _as_float64("bias", value)
     if bias.ndim == axes == 3:
         bias = bias[:, None]  # one per item, as with a mask of three axes
     check_bias(bias.shape, scores)
     key = _("bias holds {value} at {place}: give finite numbers, or −inf to hide a pair")
-    return _without(np.isnan(bias) | np.isposinf(bias), key, "bias", bias)
+    return _refuse_where(np.isnan(bias) | np.isposinf(bias), key, "bias", bias)
 
 
 def _sinks(value: ArrayLike, heads: int) -> Array:
-    sinks = _numbers("sinks", value)
+    sinks = _as_float64("sinks", value)
     if sinks.shape != (heads,) or not np.isfinite(sinks).all():
         raise Problem(
             "sinks are {shape}: give one finite number per head, ({heads},)",
@@ -395,10 +395,10 @@ def _project(name: str, x: Array, w: Array | None) -> Array:
             width=x.shape[-1],
         )
     with np.errstate(all="ignore"):
-        return finite({"w_q": "q", "w_k": "k", "w_v": "v"}.get(name, "output"), x @ w)
+        return check_finite({"w_q": "q", "w_k": "k", "w_v": "v"}.get(name, "output"), x @ w)
 
 
-def _numbers(name: str, value: ArrayLike) -> Array:
+def _as_float64(name: str, value: ArrayLike) -> Array:
     try:
         array = np.asarray(value)
         if array.dtype.kind == "c":
@@ -412,8 +412,8 @@ def _numbers(name: str, value: ArrayLike) -> Array:
         ) from None
 
 
-def _array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
-    array = _numbers(name, value)
+def _checked_array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
+    array = _as_float64(name, value)
     if array.ndim not in axes:
         raise Problem(
             "{name} has {axes} axes, shape {shape}: it needs {wanted}",
@@ -424,12 +424,12 @@ def _array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
         )
     if array.shape[-1] == 0:
         raise Problem("{name} is {shape}: it needs at least one row and one column", name=name, shape=array.shape)
-    return _without(
+    return _refuse_where(
         ~np.isfinite(array), _("{name} holds {value} at {place}: attention needs finite numbers"), name, array
     )
 
 
-def _named(names: Sequence[str] | None, x: Array, key_names: Sequence[str] | None, source: Array) -> dict[str, Any]:
+def _labels(names: Sequence[str] | None, x: Array, key_names: Sequence[str] | None, source: Array) -> dict[str, Any]:
     """What the rows of x and those of its source are called, as `Steps` keeps it."""
     if names is not None and len(names) != (size := x.shape[-2]):
         raise Problem("{given} names were given for {size} tokens: give one each", given=len(names), size=size)
@@ -440,5 +440,5 @@ def _named(names: Sequence[str] | None, x: Array, key_names: Sequence[str] | Non
     return dict(queries=queries, keys=keys)
 
 
-def _plain(table: Array) -> Any:
+def _to_lists(table: Array) -> Any:
     return table.tolist() if np.isfinite(table).all() else np.where(np.isneginf(table), np.array(None), table).tolist()

@@ -39,13 +39,13 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
     >>> plan(causal() & padding([2, 3]), 2, 3, 3)[0]
     Rectangle(item=0, rows=(0, 2), cols=(0, 2), causal=True, band=None)
     """
-    left = right = None
+    before = after = None
     ranges: list[tuple[int, int]] | None = None
     for rule in mask.terms():
         if isinstance(rule, Full):
             continue
         if isinstance(rule, Band):
-            left, right = _least(left, rule.left), _least(right, rule.right)
+            before, after = _tighter(before, rule.left), _tighter(after, rule.right)
         elif isinstance(rule, Padding) and ranges is None:
             ranges = rule.ranges()
             if ranges is None:
@@ -53,19 +53,19 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
         else:
             return None
     # The last query stands at m − 1 and the first at m − n: a limit beyond the keys is none.
-    left = None if left is not None and left >= m - 1 else left
-    right = None if right is not None and right >= n - 1 else right
+    before = None if before is not None and before >= m - 1 else before
+    after = None if after is not None and after >= n - 1 else after
 
     if ranges is None or len(ranges) == 1 or len(set(ranges)) == 1:
         start, stop = (0, m) if ranges is None else (ranges[0][0], min(ranges[0][1], m))
-        return _band(None, n, m, start, stop, left, right)
+        return _band(None, n, m, start, stop, before, after)
     pieces = []
     for item, (start, stop) in enumerate(ranges):
-        pieces += _band(item, n, m, start, min(stop, m), left, right)
+        pieces += _band(item, n, m, start, min(stop, m), before, after)
     return pieces
 
 
-def at_once(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
+def native_piece(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
     """The one piece of a mask that the kernel knows by itself, whatever the sizes: everything, or a causal square."""
     match mask:
         case Full():
@@ -76,13 +76,13 @@ def at_once(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
 
 
 def _band(
-    item: int | None, n: int, m: int, start: int, stop: int, left: int | None, right: int | None
+    item: int | None, n: int, m: int, start: int, stop: int, before: int | None, after: int | None
 ) -> list[Rectangle]:
     """All n rows, in order, over keys start … stop within a band around each query's position."""
-    if left is None and right is None:
+    if before is None and after is None:
         return [Rectangle(item, (0, n), (start, stop))]
     shift = m - n  # query i stands at position i + shift
-    if left is None and right == 0:
+    if before is None and after == 0:
         first, last = (min(max(p - shift, 0), n) for p in (start, stop))
         pieces = [Rectangle(item, (0, first), (start, start))] if first else []
         if last > first:
@@ -91,23 +91,23 @@ def _band(
             else:
                 pieces += _chunks(item, first, last, shift, start, stop, None, 0)
         return pieces + ([Rectangle(item, (last, n), (start, stop))] if n > last else [])
-    return _chunks(item, 0, n, shift, start, stop, left, right)
+    return _chunks(item, 0, n, shift, start, stop, before, after)
 
 
 def _chunks(
-    item: int | None, first: int, last: int, shift: int, start: int, stop: int, left: int | None, right: int | None
+    item: int | None, first: int, last: int, shift: int, start: int, stop: int, before: int | None, after: int | None
 ) -> list[Rectangle]:
     pieces = []
     for a in range(first, last, CHUNK):
         b = min(a + CHUNK, last)
-        low = start if left is None else min(max(start, a + shift - left), stop)
-        high = stop if right is None else max(min(stop, b + shift + right), low)
-        whole = (left is None or b - 1 + shift - left <= low) and (right is None or a + shift + right >= high - 1)
-        pieces.append(Rectangle(item, (a, b), (low, high), band=None if whole else (left, right)))
+        low = start if before is None else min(max(start, a + shift - before), stop)
+        high = stop if after is None else max(min(stop, b + shift + after), low)
+        is_full = (before is None or b - 1 + shift - before <= low) and (after is None or a + shift + after >= high - 1)
+        pieces.append(Rectangle(item, (a, b), (low, high), band=None if is_full else (before, after)))
     return pieces
 
 
-def work(pieces: list[Rectangle], batch: int) -> int:
+def count_scores(pieces: list[Rectangle], batch: int) -> int:
     """How many scores the pieces compute, per head."""
     return sum(
         (batch if p.item is None else 1) * (p.rows[1] - p.rows[0]) * (p.cols[1] - p.cols[0]) // (2 if p.causal else 1)
@@ -128,19 +128,21 @@ def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, 
     qs, ks, vs = ([t] if items[0] is None else t.split(1) for t in (q, k, v))
     outputs = []
     for item in items:
-        own = [p for p in pieces if p.item == item]
+        mine = [p for p in pieces if p.item == item]
         i = item or 0
-        rows = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad) and len(own) > 4
-        take_k, take_v = (_taker(t[i], in_blocks=rows) for t in (ks, vs))
+        in_blocks = (
+            torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad) and len(mine) > 4
+        )
+        take_k, take_v = (_slicer(t[i], in_blocks=in_blocks) for t in (ks, vs))
         parts = []
-        for piece, part in zip(own, qs[i].split([p.rows[1] - p.rows[0] for p in own], dim=2), strict=True):
+        for piece, part in zip(mine, qs[i].split([p.rows[1] - p.rows[0] for p in mine], dim=2), strict=True):
             parts.append(_attend(part, take_k(*piece.cols), take_v(*piece.cols), piece, m - n, scale, dropout))
         outputs.append(parts[0] if len(parts) == 1 else torch.cat(parts, dim=2))
         assert outputs[-1].shape[2] == n
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def _taker(whole: Tensor, in_blocks: bool) -> Callable[[int, int], Tensor]:
+def _slicer(whole: Tensor, in_blocks: bool) -> Callable[[int, int], Tensor]:
     """Any run of a (B, G, M, D) tensor; `in_blocks` it is cut once into blocks of CHUNK, from which runs are taken."""
     if not in_blocks:
         return lambda low, high: whole[:, :, low:high]
@@ -207,9 +209,9 @@ def is_flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> 
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         return False
     grouped = q.shape[1] != k.shape[1]
-    chosen = torch._fused_sdp_choice(q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped)
-    return chosen == SDPBackend.FLASH_ATTENTION.value
+    backend = torch._fused_sdp_choice(q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped)
+    return backend == SDPBackend.FLASH_ATTENTION.value
 
 
-def _least(a: int | None, b: int | None) -> int | None:
+def _tighter(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else min(a, b)

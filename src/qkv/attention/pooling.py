@@ -9,10 +9,10 @@ Pool = Literal["mean", "max", "sum"]
 POOLS: tuple[Pool, ...] = get_args(Pool)
 
 
-def cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
+def pool_cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
     """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer.
 
-    >>> cells(torch.tensor([1.0, 2.0, 3.0]), 2, 0, "sum").tolist()
+    >>> pool_cells(torch.tensor([1.0, 2.0, 3.0]), 2, 0, "sum").tolist()
     [3.0, 3.0]
     """
     if size == 1:
@@ -20,21 +20,21 @@ def cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
     count = table.shape[dim]
     whole = count // size * size
     joined = table.narrow(dim, 0, whole).unflatten(dim, (-1, size))
-    made = joined.amax(dim + 1) if pool == "max" else joined.sum(dim + 1)
+    pooled = joined.amax(dim + 1) if pool == "max" else joined.sum(dim + 1)
     if whole < count:
         rest = table.narrow(dim, whole, count - whole)
         last = rest.amax(dim, keepdim=True) if pool == "max" else rest.sum(dim, keepdim=True)
-        made = torch.cat([made, last], dim)
-    return made
+        pooled = torch.cat([pooled, last], dim)
+    return pooled
 
 
-def sizes(count: int, size: int) -> Tensor:
+def cell_sizes(count: int, size: int) -> Tensor:
     """How many numbers each cell covers.
 
-    >>> sizes(5, 2).tolist()
+    >>> cell_sizes(5, 2).tolist()
     [2.0, 2.0, 1.0]
     """
-    made = torch.full((-(-count // size),), float(size))
+    covered = torch.full((-(-count // size),), float(size))
     if count % size:
-        made[-1] = count % size
-    return made
+        covered[-1] = count % size
+    return covered

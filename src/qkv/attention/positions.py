@@ -20,7 +20,7 @@ from .oracle import sinusoid
 Positions = int | Tensor  # where the first of some tokens stands, or where each one does
 
 
-def places(at: Positions, n: int, device: Any = None) -> Tensor:
+def token_positions(at: Positions, n: int, device: Any = None) -> Tensor:
     """`at` as positions: (N,) or (B, N)."""
     if isinstance(at, int):
         return torch.arange(at, at + n, device=device)
@@ -47,12 +47,12 @@ class Sinusoidal(nn.Module):
         if isinstance(at, int):
             last = at + x.shape[-2]
             if last > len(self._table):
-                made = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
-                self._table = torch.cat([made[:, 0::2], made[:, 1::2]], -1) if self.halves else made
+                table = torch.from_numpy(sinusoid(max(last, 2 * len(self._table)), self.width, self.base))
+                self._table = torch.cat([table[:, 0::2], table[:, 1::2]], -1) if self.halves else table
             return x + self._table[at:last].to(x)
-        exact = torch.float32 if x.device.type == "mps" else torch.float64
-        frequencies = self.base ** -(torch.arange(0, self.width, 2, dtype=exact, device=x.device) / self.width)
-        angles = places(at, x.shape[-2])[..., None] * frequencies  # (B, N, ⌈C/2⌉)
+        dtype = torch.float32 if x.device.type == "mps" else torch.float64
+        frequencies = self.base ** -(torch.arange(0, self.width, 2, dtype=dtype, device=x.device) / self.width)
+        angles = token_positions(at, x.shape[-2])[..., None] * frequencies  # (B, N, ⌈C/2⌉)
         if self.halves:
             return x + torch.cat([angles.sin(), angles.cos()[..., : self.width // 2]], -1).to(x)
         return x + torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)[..., : self.width].to(x)
@@ -79,7 +79,7 @@ class Learned(nn.Module):
                 last=at + x.shape[-2] - 1,
                 learned=len(self.table),
             )
-        return x + self.table[places(at, x.shape[-2], x.device)]
+        return x + self.table[token_positions(at, x.shape[-2], x.device)]
 
 
 class Rotary(nn.Module):
@@ -136,12 +136,12 @@ class Rotary(nn.Module):
         >>> rotary.at_length(8), rotary.at_length(9)
         ((1.0, 0.01), (1.0, 0.005))
         """
-        if self.scaling is None or self.scaling["kind"] not in GROWING or length <= self.scaling["original"]:
+        if self.scaling is None or self.scaling["kind"] not in LENGTH_DEPENDENT or length <= self.scaling["original"]:
             return self.frequencies
         longer = length if self.scaling["kind"] == "dynamic" else self.scaling["original"] + 1
         if self._longer is None or self._longer[0] != longer:
-            made, _ = rotary_frequencies(self.turned, self.base, self.scaling, longer)
-            self._longer = longer, tuple(made.tolist())
+            frequencies, _ = rotary_frequencies(self.turned, self.base, self.scaling, longer)
+            self._longer = longer, tuple(frequencies.tolist())
         return self._longer[1]
 
     def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
@@ -152,7 +152,7 @@ class Rotary(nn.Module):
             a, b = turn[..., 0::2], turn[..., 1::2]
             turned = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
         else:
-            turned = turn_halves(turn, cos, sin)
+            turned = rotate_halves(turn, cos, sin)
         return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
 
     def table(self, at: Positions, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -168,49 +168,49 @@ class Rotary(nn.Module):
 
     def _table(self, at: Positions, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
         # float32 is off by 0.006 radians at position 100,000
-        exact = torch.float32 if like.device.type == "mps" else torch.float64
-        position = places(at, n, like.device)
+        dtype = torch.float32 if like.device.type == "mps" else torch.float64
+        position = token_positions(at, n, like.device)
         if position.ndim == 2:
             position = position[:, None]  # (B, 1, N)
-        known = self.frequencies
-        if self.scaling is not None and self.scaling["kind"] in GROWING and position.numel():
-            known = self.at_length(int(position.max()) + 1)
-        frequencies = torch.tensor(known, dtype=exact, device=like.device)
-        angles = position.to(exact)[..., None] * frequencies
+        per_position = self.frequencies
+        if self.scaling is not None and self.scaling["kind"] in LENGTH_DEPENDENT and position.numel():
+            per_position = self.at_length(int(position.max()) + 1)
+        frequencies = torch.tensor(per_position, dtype=dtype, device=like.device)
+        angles = position.to(dtype)[..., None] * frequencies
         return (angles.cos() * self.stretch).to(like.dtype), (angles.sin() * self.stretch).to(like.dtype)
 
 
-def turn_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (i, i + D/2) of x (…, D) by its angle: [a, b] → [a·cos − b·sin, b·cos + a·sin]."""
     if torch.compiler.is_compiling():
         a, b = x.chunk(2, -1)
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-    return _Turned.apply(x, cos, sin)
+    return _RotateHalves.apply(x, cos, sin)
 
 
-class _Turned(torch.autograd.Function):
+class _RotateHalves(torch.autograd.Function):
     """The same written into one tensor; backward is the turn the other way."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         ctx.save_for_backward(cos, sin)
-        return _Turned.turn(x, cos, sin, 1.0)
+        return _RotateHalves.rotate(x, cos, sin, 1.0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         cos, sin = ctx.saved_tensors
-        return _Turned.turn(gradient, cos, sin, -1.0), None, None
+        return _RotateHalves.rotate(gradient, cos, sin, -1.0), None, None
 
     @staticmethod
-    def turn(x: Tensor, cos: Tensor, sin: Tensor, way: float) -> Tensor:
-        made = torch.empty_like(x)
-        (a, b), (c, d) = x.chunk(2, -1), made.chunk(2, -1)
-        torch.mul(a, cos, out=c).addcmul_(b, sin, value=-way)
-        torch.mul(b, cos, out=d).addcmul_(a, sin, value=way)
-        return made
+    def rotate(x: Tensor, cos: Tensor, sin: Tensor, sign: float) -> Tensor:
+        rotated = torch.empty_like(x)
+        (a, b), (c, d) = x.chunk(2, -1), rotated.chunk(2, -1)
+        torch.mul(a, cos, out=c).addcmul_(b, sin, value=-sign)
+        torch.mul(b, cos, out=d).addcmul_(a, sin, value=sign)
+        return rotated
 
 
-GROWING = ("dynamic", "longrope")  # scaling that hangs on the length of the text
+LENGTH_DEPENDENT = ("dynamic", "longrope")  # scaling that hangs on the length of the text
 
 
 def rotary_frequencies(
@@ -265,7 +265,7 @@ def check_scaling(scaling: dict[str, Any]) -> None:
     Traceback (most recent call last):
     qkv.i18n.Problem: rotary scaling 'yarn' has factor = 0.5: give 1 or more
     """
-    needed: dict[str, tuple[str, ...]] = {
+    required: dict[str, tuple[str, ...]] = {
         "linear": ("factor",),
         "ntk": ("factor",),
         "dynamic": ("factor", "original"),
@@ -274,17 +274,17 @@ def check_scaling(scaling: dict[str, Any]) -> None:
         "longrope": ("short", "long", "original"),
     }
     kind = scaling.get("kind")
-    if kind not in needed:
-        raise Problem("rotary scaling {kind} is not one of {known}", kind=repr(kind), known=all_of(needed))
-    names = needed[kind]
+    if kind not in required:
+        raise Problem("rotary scaling {kind} is not one of {known}", kind=repr(kind), known=all_of(required))
+    names = required[kind]
     if missing := [name for name in names if name not in scaling]:
         raise Problem("rotary scaling {kind!r} needs {names}", kind=kind, names=all_of(missing))
     names += ("fast", "slow", "stretch") if kind == "yarn" else ("stretch",) if kind == "longrope" else ()
-    if strange := sorted(set(scaling) - {"kind", *names}):
+    if unknown := sorted(set(scaling) - {"kind", *names}):
         raise Problem(
             "rotary scaling {kind!r} has no {names}; it takes {known}",
             kind=kind,
-            names=all_of(strange),
+            names=all_of(unknown),
             known=all_of(names),
         )
     for name in names:
@@ -350,7 +350,7 @@ class Relative(nn.Module):
     >>> relative = Relative(n_head=2)
     >>> relative.bias(3, 3).shape
     torch.Size([1, 2, 3, 3])
-    >>> relative_bucket(torch.tensor([[0, -1, -20, -100, 1]]), 32, 128, both_ways=True).tolist()
+    >>> relative_bucket(torch.tensor([[0, -1, -20, -100, 1]]), 32, 128, bidirectional=True).tolist()
     [[0, 1, 10, 15, 17]]
     """
 
@@ -368,24 +368,24 @@ class Relative(nn.Module):
         return self.table[bucket].permute(0, 3, 1, 2)
 
 
-def relative_bucket(distance: Tensor, buckets: int, longest: int, both_ways: bool) -> Tensor:
+def relative_bucket(distance: Tensor, buckets: int, longest: int, bidirectional: bool) -> Tensor:
     """The bucket of key position − query position: half of them one distance each, the rest growing to `longest`."""
     bucket = torch.zeros_like(distance)
-    if both_ways:
+    if bidirectional:
         buckets //= 2
         bucket = bucket + (distance > 0) * buckets
         distance = distance.abs()
     else:
         distance = (-distance).clamp(min=0)
     exact = buckets // 2
-    grown = torch.log(distance.clamp(min=1).float() / exact) / math.log(longest / exact) * (buckets - exact)
-    far = (exact + grown.long()).clamp(max=buckets - 1)
+    log_bucket = torch.log(distance.clamp(min=1).float() / exact) / math.log(longest / exact) * (buckets - exact)
+    far = (exact + log_bucket.long()).clamp(max=buckets - 1)
     return bucket + torch.where(distance < exact, distance, far)
 
 
 def _distance(n: int, m: int, at: Positions | None, keys: Tensor | None, device: Any) -> Tensor:
     """Key position − query position, (1 or B, 1, N, M); queries stand at the end of the keys unless told otherwise."""
-    query = places(m - n if at is None else at, n, device)
+    query = token_positions(m - n if at is None else at, n, device)
     key = torch.arange(m, device=device) if keys is None else keys
     distance = key[..., None, :] - query[..., :, None]
     return distance[None, None] if distance.ndim == 2 else distance[:, None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..i18n import Problem
-from .mask_algebra import A, Cells, Mask, numpy_of, stretch
+from .mask_algebra import A, Cells, Mask, broadcast_index, to_numpy
 
 if TYPE_CHECKING:
     from .mask_algebra import Table
@@ -53,13 +53,15 @@ class Padding(Mask):
 
     def allows(self, cells: Cells[A]) -> A:
         if self.lengths is not None:
-            return (cells.i >= 0) & (cells.col < cells.own(self.lengths)[stretch(cells.b, len(self.lengths))])
+            return (cells.i >= 0) & (
+                cells.col < cells.convert(self.lengths)[broadcast_index(cells.b, len(self.lengths))]
+            )
         real = self.table
         size = real.shape[1]  # a static cache has room, and so columns, beyond what was told
         return (
             (cells.i >= 0)
             & (cells.col < size)
-            & cells.own(real)[stretch(cells.b, len(real)), cells.col.clip(0, size - 1)]
+            & cells.convert(real)[broadcast_index(cells.b, len(real)), cells.col.clip(0, size - 1)]
         )
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
@@ -74,23 +76,23 @@ class Padding(Mask):
     def size(self) -> tuple[int, int, int, int]:
         if self.real is not None:
             return self.real.shape[0], 1, self.real.shape[1], self.real.shape[1]
-        longest = max(int(numpy_of(self.table).max(initial=1)), 1)
+        longest = max(int(to_numpy(self.table).max(initial=1)), 1)
         return len(self.table), 1, longest, longest
 
     def ranges(self) -> list[tuple[int, int]] | None:
         """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
         if self.lengths is not None:
-            return [(0, max(int(length), 0)) for length in numpy_of(self.lengths)]
+            return [(0, max(int(length), 0)) for length in to_numpy(self.lengths)]
         runs: list[tuple[int, int]] = []
-        for real in numpy_of(self.table):
-            places = np.flatnonzero(real)
-            if len(places) and places[-1] - places[0] + 1 != len(places):
+        for real in to_numpy(self.table):
+            indices = np.flatnonzero(real)
+            if len(indices) and indices[-1] - indices[0] + 1 != len(indices):
                 return None
-            runs.append((int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0))
+            runs.append((int(indices[0]), int(indices[-1]) + 1) if len(indices) else (0, 0))
         return runs
 
     def __repr__(self) -> str:
-        return f"padding({numpy_of(self.table).tolist()})"
+        return f"padding({to_numpy(self.table).tolist()})"
 
 
 class Prefix(Mask):
@@ -99,7 +101,7 @@ class Prefix(Mask):
         self.batched = len(n) > 1
 
     def allows(self, cells: Cells[A]) -> A:
-        return (cells.col < cells.own(self.n)[stretch(cells.b, len(self.n))]) | (cells.col <= cells.row)
+        return (cells.col < cells.convert(self.n)[broadcast_index(cells.b, len(self.n))]) | (cells.col <= cells.row)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         _check_entries("prefix", len(self.n), batch)
@@ -108,7 +110,7 @@ class Prefix(Mask):
         return len(self.n), 1, 8, 8
 
     def __repr__(self) -> str:
-        lengths = numpy_of(self.n).tolist()
+        lengths = to_numpy(self.n).tolist()
         return f"prefix({lengths[0] if len(lengths) == 1 else lengths})"
 
 
@@ -118,7 +120,7 @@ class Documents(Mask):
         self.batched = len(ids) > 1
 
     def allows(self, cells: Cells[A]) -> A:
-        ids, b, last = cells.own(self.ids), stretch(cells.b, len(self.ids)), self.ids.shape[1] - 1
+        ids, b, last = cells.convert(self.ids), broadcast_index(cells.b, len(self.ids)), self.ids.shape[1] - 1
         inside = (cells.row >= 0) & (cells.row <= last) & (cells.col <= last)
         return inside & (ids[b, cells.row.clip(0, last)] == ids[b, cells.col.clip(0, last)])
 
@@ -134,10 +136,10 @@ class Documents(Mask):
         return self.ids.shape[0], 1, self.ids.shape[1], self.ids.shape[1]
 
     def __repr__(self) -> str:
-        return f"documents({numpy_of(self.ids).tolist()})"
+        return f"documents({to_numpy(self.ids).tolist()})"
 
 
-class Queries(Mask):
+class QueryPadding(Mask):
     """Padding of the queries: rows of what isn't real attend to nothing. (Made by `cross`.)"""
 
     def __init__(self, real: Padding) -> None:
@@ -145,8 +147,8 @@ class Queries(Mask):
         self.batched = real.batched
 
     def allows(self, cells: Cells[A]) -> A:
-        turned = Cells(cells.b, cells.h, cells.j, cells.i, row=cells.j, col=cells.i)
-        return self.real.allows(turned)
+        transposed = Cells(cells.b, cells.h, cells.j, cells.i, row=cells.j, col=cells.i)
+        return self.real.allows(transposed)
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         self.real.check(batch, heads, m, n)
@@ -159,16 +161,16 @@ class Queries(Mask):
 
 
 class Dense(Mask):
-    written_out = True
+    is_table = True
 
     def __init__(self, allowed: Table) -> None:
         self.allowed = allowed  # (B or 1, H or 1, N, M)
         self.batched, self.headed = allowed.shape[0] > 1, allowed.shape[1] > 1
 
     def allows(self, cells: Cells[A]) -> A:
-        allowed = cells.own(self.allowed)
+        allowed = cells.convert(self.allowed)
         indices = zip((cells.b, cells.h, cells.i, cells.j), allowed.shape, strict=True)
-        return allowed[tuple(stretch(index, size) for index, size in indices)]
+        return allowed[tuple(broadcast_index(index, size) for index, size in indices)]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         shape = tuple(self.allowed.shape)
@@ -185,14 +187,14 @@ class Dense(Mask):
         return tuple(self.allowed.shape)
 
     def __repr__(self) -> str:
-        return f"dense({'×'.join(map(str, self.allowed.shape))}, {float(numpy_of(self.allowed).mean()):.0%} allowed)"
+        return f"dense({'×'.join(map(str, self.allowed.shape))}, {float(to_numpy(self.allowed).mean()):.0%} allowed)"
 
 
-def _check_entries(what: str, entries: int, batch: int) -> None:
+def _check_entries(name: str, entries: int, batch: int) -> None:
     if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
         raise Problem(
             "{what} was given for {given} items but the batch has {batch}: give one entry per item",
-            what=what,
+            what=name,
             given=entries,
             batch=batch,
         )

@@ -17,7 +17,7 @@ from ..i18n import Problem, _, say
 from ..terminal import text_grid
 from ..terminal.screen import InNotebook
 from . import masks
-from .oracle import Array, Steps, finite, from_qkv
+from .oracle import Array, Steps, check_finite, from_qkv
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def tiles(
     rule = masks.resolve(mask)
 
     largest, total, output = np.full(n, -np.inf), np.zeros(n), np.zeros((n, v.shape[1]))
-    seen = []
+    blocks = []
     for start in range(0, m, block):
         keys = slice(start, min(start + block, m))
         scores = q @ k[keys].T * plain.scale  # (N, block)
@@ -144,9 +144,9 @@ def tiles(
         floor = np.where(np.isneginf(new), 0.0, new)  # −inf − −inf is NaN: a row that saw nothing stays at 0
         with np.errstate(over="ignore"):  # e^(−1e308 − 1e308) is 0; a sum that overflows is refused
             shrink = np.exp(largest - floor)
-            raised = np.exp(scores - floor[:, None])  # (N, block)
-            largest, total = new, total * shrink + raised.sum(-1)
-            output = finite("running output", output * shrink[:, None] + raised @ v[keys])  # (N, D)
-        seen.append(Tile(keys, best, largest, total, output, shrink))
+            exponentials = np.exp(scores - floor[:, None])  # (N, block)
+            largest, total = new, total * shrink + exponentials.sum(-1)
+            output = check_finite("running output", output * shrink[:, None] + exponentials @ v[keys])  # (N, D)
+        blocks.append(Tile(keys, best, largest, total, output, shrink))
     divided = np.divide(output, total[:, None], out=np.zeros_like(output), where=total[:, None] > 0)
-    return Tiles(tuple(seen), divided, plain, block)
+    return Tiles(tuple(blocks), divided, plain, block)

@@ -169,7 +169,7 @@ def _print(
 
 def _mixer(options: argparse.Namespace) -> None:
     """Run retention, Mamba-2 or the delta rule on a text."""
-    from ..mixers.stepwise import KINDS, drawn
+    from ..mixers.stepwise import KINDS, random_mixing
 
     if options.mixer not in KINDS:
         raise unknown("--mixer", options.mixer, KINDS)
@@ -182,7 +182,9 @@ def _mixer(options: argparse.Namespace) -> None:
             "{option} is {value}: give {wanted}", option="--decay", value=options.decay, wanted="0 < γ ≤ 1, 0.9"
         )
     words, dim, x = _vectors(options)
-    result = drawn(options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words)
+    result = random_mixing(
+        options.mixer, x, options.seed or 0, gamma=options.decay, chunk=options.tiles or 2, names=words
+    )
     rows = [] if options.word is None else _word_tokens(words).places(options.word)
     preamble = [
         say(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.formula import take, uncast
+from ..attention.formula import no_autocast, take
 from . import forms
 
 
@@ -62,7 +62,7 @@ class Mixing:
         q, k, v, decay = (t.to(exact) for t in (self.q, self.k, self.v, self.decay))
         write = None if self.write is None else self.write.to(exact)
         state = v.new_zeros(*v.shape[:2], k.shape[3], v.shape[3]) if self.state is None else self.state.to(v.dtype)
-        with uncast(v):
+        with no_autocast(v):
             if form == "recurrent":
                 return forms.recurrent(q, k, v, decay, write, state, self.scale, self.resets)
             return forms.chunkwise(q, k, v, decay, write, state, self.scale, chunk, self.resets)
@@ -99,13 +99,13 @@ class Mixing:
     def allowed(self) -> Tensor:
         """Who may look at whom in `table`: bool, broadcasts to (B, H, N, M)."""
         batch, _, n, _ = self.v.shape
-        seen = self.mask.tensor(n, n, batch=batch, heads=1, device=self.v.device)
+        allowed = self.mask.tensor(n, n, batch=batch, heads=1, device=self.v.device)
         if self.state is None:
-            return seen
+            return allowed
         first = torch.ones(batch, n, dtype=torch.bool, device=self.v.device)
         if self.resets is not None:
             first = self.resets.cumsum(1) == 0
-        return torch.cat([first[:, None, :, None], seen.expand(batch, 1, n, n)], 3)
+        return torch.cat([first[:, None, :, None], allowed.expand(batch, 1, n, n)], 3)
 
     @cached_property
     def mask(self) -> masks.Mask:

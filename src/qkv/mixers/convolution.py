@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.heads import check_sizes
-from .dispatch import beginnings
+from .dispatch import document_starts
 from .state_cache import StateCache
 
 ROWS = 64  # tokens worked on at once
@@ -49,13 +49,13 @@ class CausalConvolution(nn.Module):
         weight = self.weight.t().contiguous()  # (K, C)
         bias = weight.new_zeros(weight.shape[1]) if self.bias is None else self.bias
         if resets is None:
-            return _Convolved.apply(x, weight, bias)
+            return _ConvolutionFunction.apply(x, weight, bias)
         n = resets.shape[1]
         document = F.pad(resets.cumsum(1), (x.shape[1] - n, 0))  # (B, K − 1 + N)
         y = bias.expand(len(x), n, -1)
         for tap in range(len(weight)):
-            seen = (document[:, tap : tap + n] == document[:, -n:])[..., None]
-            y = torch.addcmul(y, x[:, tap : tap + n].masked_fill(~seen, 0.0), weight[tap])
+            same_document = (document[:, tap : tap + n] == document[:, -n:])[..., None]
+            y = torch.addcmul(y, x[:, tap : tap + n].masked_fill(~same_document, 0.0), weight[tap])
         return y
 
     def extra_repr(self) -> str:
@@ -75,10 +75,10 @@ def convolve(
         x = F.pad(x, (0, 0, convolution.taps - 1, 0))
     else:
         x = torch.cat([cache.tail.to(x.dtype), x], 1)
-    return F.silu(convolution(x, None if documents is None else beginnings(documents, keep))), x
+    return F.silu(convolution(x, None if documents is None else document_starts(documents, keep))), x
 
 
-class _Convolved(torch.autograd.Function):
+class _ConvolutionFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         taps, n = len(weight), x.shape[1] - len(weight) + 1

@@ -20,8 +20,8 @@ from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from .convolution import CausalConvolution, convolve
-from .hf_weights import take_weights, unwoven
-from .state_cache import StateCache, Storage, check_groups, mix_from, tokens
+from .hf_weights import copy_weights, split_groups
+from .state_cache import StateCache, Storage, check_groups, mix_cached, read_mask
 
 if TYPE_CHECKING:
     from ..attention.dispatch import MaskLike
@@ -94,14 +94,14 @@ class GatedDelta(nn.Module):
         With a cache, x is only the new tokens. `at` is not used: the order of tokens is all the position there is.
         """
         check_input("x", x, self.width)
-        keep, documents = tokens(mask, x, cache)
+        keep, documents = read_mask(mask, x, cache)
         convolved, before = convolve(self.convolution, self.qkv(x), keep, documents, cache)
         q, k, v = convolved.split(self.parts, -1)
         q, k = (unit(t.unflatten(-1, (self.groups, -1))).transpose(1, 2) for t in (q, k))  # (B, G, N, D)
         v = v.unflatten(-1, (self.n_head, -1)).transpose(1, 2)  # (B, H, N, P)
         write, step = self.rates(x).transpose(1, 2).chunk(2, 1)  # (B, H, N)
         decay, write = F.softplus(step + self.step_bias[:, None]) * -self.rate.exp()[:, None], write.sigmoid()
-        y = mix_from(cache, before, q, k, v, decay, write=write, keep=keep, documents=documents, name=self.name)
+        y = mix_cached(cache, before, q, k, v, decay, write=write, keep=keep, documents=documents, name=self.name)
         y = self.norm(y.transpose(1, 2)).flatten(2)  # (B, N, H·P)
         return self.out(y * F.silu(self.gate(x)))
 
@@ -120,7 +120,7 @@ class GatedDelta(nn.Module):
         2
         """
         groups, keys, values = module.num_k_heads, module.head_k_dim, module.head_v_dim
-        each = module.num_v_heads // groups * values
+        value_rows = module.num_v_heads // groups * values
         ours = cls(
             module.hidden_size,
             module.num_v_heads,
@@ -130,14 +130,16 @@ class GatedDelta(nn.Module):
             taps=module.conv_kernel_size,
             eps=module.layer_norm_epsilon,
         )
-        found = dict(module.named_parameters())
-        *three, gate = unwoven(found.pop("in_proj_qkvz.weight"), groups, [keys, keys, each, each])
-        rates = unwoven(found.pop("in_proj_ba.weight"), groups, [module.num_v_heads // groups] * 2)
-        found |= {"qkv": torch.cat(three), "gate": gate, "rates": torch.cat(rates)}
-        return take_weights(ours, found, NAMES | {name: name.partition(".")[0] for name in WOVEN}, module.training)
+        weights = dict(module.named_parameters())
+        *qkv, gate = split_groups(weights.pop("in_proj_qkvz.weight"), groups, [keys, keys, value_rows, value_rows])
+        rates = split_groups(weights.pop("in_proj_ba.weight"), groups, [module.num_v_heads // groups] * 2)
+        weights |= {"qkv": torch.cat(qkv), "gate": gate, "rates": torch.cat(rates)}
+        return copy_weights(
+            ours, weights, NAMES | {name: name.partition(".")[0] for name in INTERLEAVED}, module.training
+        )
 
 
-WOVEN = ("qkv.weight", "gate.weight", "rates.weight")  # in transformers' layers, group by group
+INTERLEAVED = ("qkv.weight", "gate.weight", "rates.weight")  # in transformers' layers, group by group
 NAMES = {
     "convolution.weight": "conv1d.weight",
     "step_bias": "dt_bias",

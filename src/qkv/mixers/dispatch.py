@@ -15,7 +15,7 @@ from typing import Literal, TypedDict, Unpack, get_args
 import torch
 from torch import Tensor
 
-from ..attention.dispatch import NotFinite, edited, name_not_finite, tell
+from ..attention.dispatch import NotFinite, apply_edits, check_inputs_finite, notify
 from ..attention.shapes import check_axes
 from ..i18n import Message, Problem, say, unknown
 from . import forms
@@ -66,13 +66,13 @@ def mix(
     >>> output.flatten().tolist(), state.item()
     ([1.0, 1.5, 1.75], 1.75)
     """
-    call = _call(q, k, v, decay, write, state, keep, documents, scale, name)
-    chosen, size, _ = _choose_form(call, form, chunk)
-    output, last = call.run(chosen, size)
-    tell(call)
-    output = edited(call, output, None)[0]
+    call = _checked_call(q, k, v, decay, write, state, keep, documents, scale, name)
+    form, size, _ = _choose_form(call, form, chunk)
+    output, last = call.run(form, size)
+    notify(call)
+    output = apply_edits(call, output, None)[0]
     if output.device.type == "cpu" and not torch.compiler.is_compiling():
-        _refuse_nan(call, output, last)
+        _check_finite(call, output, last)
     return output.to(v.dtype), last
 
 
@@ -95,9 +95,9 @@ def explain(
     """
     if wrong := sorted(set(options) - set(Options.__annotations__)):
         raise TypeError(f"explain has no argument {wrong[0]!r}; it takes those of mix")
-    call = _call(q, k, v, decay, write, **options)
-    chosen, _, reason = _choose_form(call, form, chunk)
-    return say("{form}: {why}.", form=chosen, why=reason)
+    call = _checked_call(q, k, v, decay, write, **options)
+    form, _, reason = _choose_form(call, form, chunk)
+    return say("{form}: {why}.", form=form, why=reason)
 
 
 def _choose_form(call: Mixing, form: Form, chunk: int | None) -> tuple[Form, int, Message]:
@@ -120,7 +120,7 @@ def _choose_form(call: Mixing, form: Form, chunk: int | None) -> tuple[Form, int
     return "chunkwise", size, why
 
 
-def _call(
+def _checked_call(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -134,8 +134,8 @@ def _call(
 ) -> Mixing:
     for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):
         if tensor is not None and (not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point):
-            came = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise Problem("{what} is {came}: mix takes torch tensors of floats", what=what, came=came)
+            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise Problem("{what} is {came}: mix takes torch tensors of floats", what=what, came=kind)
     check_axes(q.shape, k.shape, v.shape)
     if k.shape[3] == 0:
         raise Problem("q and k are 0 wide: a dot product needs at least one number")
@@ -172,27 +172,27 @@ def _call(
             )
     if keep is not None and keep.dtype != torch.bool:
         raise Problem("keep is {dtype}: give True for a real token and False for padding", dtype=keep.dtype)
-    resets = None if documents is None else beginnings(documents, keep)
+    resets = None if documents is None else document_starts(documents, keep)
     if keep is not None:
-        gone = ~keep[:, None]
-        k, v = k.masked_fill(gone[..., None], 0.0), v.masked_fill(gone[..., None], 0.0)
-        decay = decay.masked_fill(gone, 0.0)
-        write = None if write is None else write.masked_fill(gone, 0.0)
+        is_padding = ~keep[:, None]
+        k, v = k.masked_fill(is_padding[..., None], 0.0), v.masked_fill(is_padding[..., None], 0.0)
+        decay = decay.masked_fill(is_padding, 0.0)
+        write = None if write is None else write.masked_fill(is_padding, 0.0)
     return Mixing(
         q, k, v, decay, k.shape[3] ** -0.5 if scale is None else float(scale), write, state, keep, resets, name
     )
 
 
-def beginnings(documents: Tensor, keep: Tensor | None = None) -> Tensor:
+def document_starts(documents: Tensor, keep: Tensor | None = None) -> Tensor:
     """Where a document begins that isn't the one of the last real token before, (B, N) bool; the first token doesn't.
 
-    >>> beginnings(torch.tensor([[1, 1, 9, 1, 2]]), torch.tensor([[True, True, False, True, True]])).tolist()
+    >>> document_starts(torch.tensor([[1, 1, 9, 1, 2]]), torch.tensor([[True, True, False, True, True]])).tolist()
     [[False, False, False, False, True]]
     """
     if keep is not None:  # padding belongs to the text before it, and at the front to the one after
-        place = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
-        last = torch.where(keep, place, -1).cummax(1).values
-        first = torch.where(keep, place, documents.shape[1] - 1).amin(1, keepdim=True)
+        position = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+        last = torch.where(keep, position, -1).cummax(1).values
+        first = torch.where(keep, position, documents.shape[1] - 1).amin(1, keepdim=True)
         documents = documents.gather(1, torch.where(last < 0, first, last))
     changed = torch.zeros_like(documents, dtype=torch.bool)
     changed[:, 1:] = documents[:, 1:] != documents[:, :-1]
@@ -216,23 +216,23 @@ def _per_token(what: str, values: Tensor, shape: tuple[int, int, int]) -> Tensor
 def _check_decay(decay: Tensor) -> None:
     if decay.device.type != "cpu" or torch.compiler.is_compiling() or decay.numel() == 0:
         return
-    seen = decay.detach()
-    low, high = (float(end) for end in torch.aminmax(seen))  # NaN shows in both
+    values = decay.detach()
+    low, high = (float(end) for end in torch.aminmax(values))  # NaN shows in both
     if not (high <= 0 and math.isfinite(low)):
-        place = tuple((~(torch.isfinite(seen) & (seen <= 0))).nonzero()[0].tolist())
+        index = tuple((~(torch.isfinite(values) & (values <= 0))).nonzero()[0].tolist())
         raise Problem(
             "decay holds {value} at {place}: it is log γ of a γ above 0 and up to 1, so a finite number, 0 or less; "
             "for γ itself give γ.log()",
-            value=float(seen[place]),
-            place=place,
+            value=float(values[index]),
+            place=index,
         )
 
 
-def _refuse_nan(call: Mixing, output: Tensor, state: Tensor) -> None:
+def _check_finite(call: Mixing, output: Tensor, state: Tensor) -> None:
     """NaN comes out if it went in, or if the delta rule overshot: say which."""
     if math.isfinite(float(output.detach().sum()) + float(state.detach().sum())):
         return
-    name_not_finite(call, ("q", "k", "v", "write", "state"))
+    check_inputs_finite(call, ("q", "k", "v", "write", "state"))
     if call.write is not None and not bool(torch.isfinite(state).all()):
         longest = float(call.write.detach().amax() * call.k.detach().square().sum(-1).amax())
         raise NotFinite(

@@ -48,14 +48,14 @@ def recurrent(
     per_group = v.shape[1] // q.shape[1]
     if per_group > 1:
         q, k = q.repeat_interleave(per_group, 1), k.repeat_interleave(per_group, 1)
-    kept, q = decay.exp(), q * scale
+    gamma, q = decay.exp(), q * scale
     if resets is not None:
-        kept = kept.masked_fill(resets[:, None], 0.0)
-    kept = kept[..., None, None]  # (B, H, N, 1, 1)
+        gamma = gamma.masked_fill(resets[:, None], 0.0)
+    gamma = gamma[..., None, None]  # (B, H, N, 1, 1)
     outputs = []
     for t in range(v.shape[2]):
         key, value = k[:, :, t, :, None], v[:, :, t, None]  # (B, H, D, 1), (B, H, 1, P)
-        state = state * kept[:, :, t]
+        state = state * gamma[:, :, t]
         if write is not None:
             value = write[:, :, t, None, None] * (value - key.mT @ state)
         state = state + key * value  # (B, H, D, P)
@@ -92,12 +92,12 @@ def chunkwise(
         size = min(chunk, stop - start)
         parts = [t if t is None else t[:, :, start:stop].unflatten(2, (-1, size)) for t in (q, k, v, decay, write)]
         cut = None if resets is None else resets[:, start:stop].unflatten(1, (-1, size))
-        output, state = _Chunks.apply(*parts, state, scale, cut)
+        output, state = _ChunkwiseFunction.apply(*parts, state, scale, cut)
         outputs.append(output.flatten(2, 3))
     return (outputs[0] if len(outputs) == 1 else torch.cat(outputs, 2)) if outputs else v, state
 
 
-class Decays(NamedTuple):
+class DecayFactors(NamedTuple):
     """What decays leave over, for every head and chunk."""
 
     pairs: Tensor  # (B, G, R, T, C, C)  L: of what token j wrote, at token i; 0 for what comes later
@@ -106,7 +106,7 @@ class Decays(NamedTuple):
     through: Tensor  # (B, G, R, T, 1, 1)  of the state before the chunk, after it
 
 
-def decays(decay: Tensor, resets: Tensor | None) -> Decays:
+def decay_factors(decay: Tensor, resets: Tensor | None) -> DecayFactors:
     """Of logarithms (…, T, C); resets are whatever broadcasts to them."""
     total = decay.double().cumsum(-1)  # (B, G, R, T, C)
     last = total[..., -1:]
@@ -118,10 +118,10 @@ def decays(decay: Tensor, resets: Tensor | None) -> Decays:
         entry.masked_fill_(count > 0, float("-inf"))
         leave.masked_fill_(count != count[..., -1:], float("-inf"))
     entry.exp_()
-    return Decays(pairs.exp_().tril_(), entry[..., None], leave.exp_()[..., None], entry[..., -1:, None])
+    return DecayFactors(pairs.exp_().tril_(), entry[..., None], leave.exp_()[..., None], entry[..., -1:, None])
 
 
-class _Chunks(torch.autograd.Function):
+class _ChunkwiseFunction(torch.autograd.Function):
     """All chunks of a span, with the gradient written out: autograd's own would copy a span for every chunk it reads.
 
     q, k (B, G, T, C, D), v (B, H, T, C, P), decay, write (B, H, T, C), state (B, H, D, P), resets (B, T, C).
@@ -142,84 +142,90 @@ class _Chunks(torch.autograd.Function):
         groups, shape = q.shape[1], v.shape
         q, k = (q * scale).contiguous(), k.contiguous()  # (B, G, T, C, D)
         v, decay, state = (t.unflatten(1, (groups, -1)) for t in (v.contiguous(), decay, state))  # (B, G, R, …)
-        left = decays(decay, None if resets is None else resets[:, None, None])
+        factors = decay_factors(decay, None if resets is None else resets[:, None, None])
         scores = (q @ k.mT)[:, :, None]  # (B, G, 1, T, C, C)
-        weights = left.pairs * scores
+        weights = factors.pairs * scores
         starts = v.new_empty(*q.shape[:3], k.shape[-1], v.shape[2] * v.shape[-1])  # (B, G, T, D, R·P)
         if write is None:
-            beta = solved = held = None
+            beta = solved = overlap = None
             x = u = v
-            added, through = k.mT @ _wide(v * left.exit), _wide(left.through.expand(*v.shape[:4], 1, v.shape[-1]))
-            state = _wide(state[:, :, :, None])[:, :, 0]
+            added, through = (
+                k.mT @ _merge_heads(v * factors.exit),
+                _merge_heads(factors.through.expand(*v.shape[:4], 1, v.shape[-1])),
+            )
+            state = _merge_heads(state[:, :, :, None])[:, :, 0]
             for t in range(q.shape[2]):
                 starts[:, :, t] = state
                 state = torch.addcmul(added[:, :, t], through[:, :, t], state)
-            state = _narrow(state[:, :, None], v)[:, :, :, 0].contiguous()
+            state = _split_heads(state[:, :, None], v)[:, :, :, 0].contiguous()
         else:
             beta, key = write.unflatten(1, (groups, -1))[..., None], k[:, :, None]  # (B, G, R, T, C, 1)
-            held = (left.pairs * (key @ key.mT)).tril_(-1)  # M
-            solved = inverse(held * beta.mT)  # (I + M·β)⁻¹
-            x, seen, written = solved @ v, solved @ (key * left.entry), key * (left.exit * beta)
+            overlap = (factors.pairs * (key @ key.mT)).tril_(-1)  # M
+            solved = inverse(overlap * beta.mT)  # (I + M·β)⁻¹
+            x, faded_keys, writes = solved @ v, solved @ (key * factors.entry), key * (factors.exit * beta)
             for t in range(q.shape[2]):
-                _narrow(starts[:, :, t, None], v)[:, :, :, 0] = state
-                x[:, :, :, t] -= seen[:, :, :, t] @ state
-                state = (written[:, :, :, t].mT @ x[:, :, :, t]).addcmul_(left.through[:, :, :, t], state)
+                _split_heads(starts[:, :, t, None], v)[:, :, :, 0] = state
+                x[:, :, :, t] -= faded_keys[:, :, :, t] @ state
+                state = (writes[:, :, :, t].mT @ x[:, :, :, t]).addcmul_(factors.through[:, :, :, t], state)
             u = x * beta
         y = weights @ u
-        y.addcmul_(_narrow(q @ starts, v), left.entry)
-        ctx.save_for_backward(q, k, v, beta, x, u, y, state, starts, scores, solved, held, *left)
+        y.addcmul_(_split_heads(q @ starts, v), factors.entry)
+        ctx.save_for_backward(q, k, v, beta, x, u, y, state, starts, scores, solved, overlap, *factors)
         ctx.scale = scale
         return y.view(shape), state.flatten(1, 2)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, dy: Tensor, dstate: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, beta, x, u, y, state, starts, scores, solved, held, *rest = ctx.saved_tensors
-        left = Decays(*rest)
+        q, k, v, beta, x, u, y, state, starts, scores, solved, overlap, *rest = ctx.saved_tensors
+        factors = DecayFactors(*rest)
         dy, end = (t.unflatten(1, (q.shape[1], -1)) for t in (dy.contiguous(), dstate))
-        read = _wide(dy * left.entry)
-        before = q.mT @ read  # (B, G, T, D, R·P): what the state before a chunk gets from its reads
-        du = (left.pairs * scores).mT @ dy  # (B, G, R, T, C, P)
+        faded_dy = _merge_heads(dy * factors.entry)
+        before = q.mT @ faded_dy  # (B, G, T, D, R·P): what the state before a chunk gets from its reads
+        du = (factors.pairs * scores).mT @ dy  # (B, G, R, T, C, P)
         ends = torch.empty_like(starts)  # gradients of the states after each chunk
         if beta is None:
-            through, end = _wide(left.through.expand(*v.shape[:4], 1, v.shape[-1])), _wide(end[:, :, :, None])[:, :, 0]
+            through, end = (
+                _merge_heads(factors.through.expand(*v.shape[:4], 1, v.shape[-1])),
+                _merge_heads(end[:, :, :, None])[:, :, 0],
+            )
             for t in reversed(range(q.shape[2])):
                 ends[:, :, t] = end
                 end = torch.addcmul(before[:, :, t], through[:, :, t], end)
-            end = _narrow(end[:, :, None], v)[:, :, :, 0]
-            dx = du.addcmul_(_narrow(k @ ends, v), left.exit)
+            end = _split_heads(end[:, :, None], v)[:, :, :, 0]
+            dx = du.addcmul_(_split_heads(k @ ends, v), factors.exit)
         else:
             dx, key = torch.empty_like(du), k[:, :, None]
-            seen, before = key * left.entry, _narrow(before, v)
+            faded_keys, before = key * factors.entry, _split_heads(before, v)
             for t in reversed(range(q.shape[2])):
-                _narrow(ends[:, :, t, None], v)[:, :, :, 0] = end
-                part = du[:, :, :, t].addcmul_(key[:, :, :, t] @ end, left.exit[:, :, :, t])
+                _split_heads(ends[:, :, t, None], v)[:, :, :, 0] = end
+                part = du[:, :, :, t].addcmul_(key[:, :, :, t] @ end, factors.exit[:, :, :, t])
                 dx[:, :, :, t] = solved[:, :, :, t].mT @ (part * beta[:, :, :, t])
-                end = torch.addcmul(before[:, :, :, t], left.through[:, :, :, t], end)
-                end -= seen[:, :, :, t].mT @ dx[:, :, :, t]
-        pairs = (dy @ u.mT).mul_(left.pairs).sum(2)  # (B, G, T, C, C)
-        dq = (pairs @ k).add_(read @ starts.mT).mul_(ctx.scale)
-        dk = (pairs.mT @ q).add_(_wide(u * left.exit) @ ends.mT)
+                end = torch.addcmul(before[:, :, :, t], factors.through[:, :, :, t], end)
+                end -= faded_keys[:, :, :, t].mT @ dx[:, :, :, t]
+        pairs = (dy @ u.mT).mul_(factors.pairs).sum(2)  # (B, G, T, C, C)
+        dq = (pairs @ k).add_(faded_dy @ starts.mT).mul_(ctx.scale)
+        dk = (pairs.mT @ q).add_(_merge_heads(u * factors.exit) @ ends.mT)
         dwrite = None
         if beta is not None:
-            du -= held.mT @ dx
+            du -= overlap.mT @ dx
             dwrite = torch.linalg.vecdot(x, du).flatten(1, 2)
-            pairs = (dx @ u.mT).mul_(left.pairs).tril_(-1).sum(2)
-            dk -= ((pairs + pairs.mT) @ k).add_(_wide(dx * left.entry) @ starts.mT)
+            pairs = (dx @ u.mT).mul_(factors.pairs).tril_(-1).sum(2)
+            dk -= ((pairs + pairs.mT) @ k).add_(_merge_heads(dx * factors.entry) @ starts.mT)
         # A decay scales every read at or after it of what was written before it: q·dq − k·dk, which is y·dy − v·dv.
-        after = torch.cat([starts[:, :, 1:], _wide(state[:, :, :, None])], 2).mul_(ends)
-        kept = _narrow(after, v).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
+        after = torch.cat([starts[:, :, 1:], _merge_heads(state[:, :, :, None])], 2).mul_(ends)
+        carried = _split_heads(after, v).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
         ddecay = torch.linalg.vecdot(y, dy).sub_(torch.linalg.vecdot(v, dx))  # (B, G, R, T, C)
-        ddecay = ddecay.flip(-1).cumsum(-1).flip(-1).add_(kept)
+        ddecay = ddecay.flip(-1).cumsum(-1).flip(-1).add_(carried)
         return dq, dk, dx.flatten(1, 2), ddecay.flatten(1, 2), dwrite, end.flatten(1, 2), None, None
 
 
-def _wide(table: Tensor) -> Tensor:
+def _merge_heads(table: Tensor) -> Tensor:
     """(B, G, R, T, ·, P) → (B, G, T, ·, R·P): the heads of a group side by side, for one product with its q or k."""
     return table.permute(0, 1, 3, 4, 2, 5).flatten(4)
 
 
-def _narrow(table: Tensor, like: Tensor) -> Tensor:
+def _split_heads(table: Tensor, like: Tensor) -> Tensor:
     """The other way, without moving anything."""
     return table.unflatten(4, (like.shape[2], -1)).permute(0, 1, 4, 2, 3, 5)
 
@@ -227,5 +233,5 @@ def _narrow(table: Tensor, like: Tensor) -> Tensor:
 def inverse(system: Tensor) -> Tensor:
     """(I + system)⁻¹ of strictly lower triangular systems."""
     size = system.shape[-1]
-    one = torch.eye(size, dtype=system.dtype, device=system.device).expand_as(system)
-    return torch.linalg.solve_triangular(system, one, upper=False, unitriangular=True)
+    identity = torch.eye(size, dtype=system.dtype, device=system.device).expand_as(system)
+    return torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)

@@ -11,36 +11,36 @@ from ..i18n import Problem, all_of
 Layer = TypeVar("Layer", bound=nn.Module)
 
 
-def woven(parts: Sequence[Tensor], groups: int) -> Tensor:
+def interleave_groups(parts: Sequence[Tensor], groups: int) -> Tensor:
     """Tensors (G·a, …), (G·b, …), … as one whose rows go group by group: a of the first, b of the second, …
 
-    >>> woven([torch.tensor([1, 2]), torch.tensor([10, 11, 20, 21])], groups=2).tolist()
+    >>> interleave_groups([torch.tensor([1, 2]), torch.tensor([10, 11, 20, 21])], groups=2).tolist()
     [1, 10, 11, 2, 20, 21]
     """
     return torch.cat([part.unflatten(0, (groups, -1)) for part in parts], 1).flatten(0, 1)
 
 
-def unwoven(tensor: Tensor, groups: int, sizes: Sequence[int]) -> list[Tensor]:
+def split_groups(tensor: Tensor, groups: int, sizes: Sequence[int]) -> list[Tensor]:
     """The other way; `sizes` are a, b, …
 
-    >>> [part.tolist() for part in unwoven(torch.tensor([1, 10, 11, 2, 20, 21]), groups=2, sizes=[1, 2])]
+    >>> [part.tolist() for part in split_groups(torch.tensor([1, 10, 11, 2, 20, 21]), groups=2, sizes=[1, 2])]
     [[1, 2], [10, 11, 20, 21]]
     """
     return [part.flatten(0, 1) for part in tensor.unflatten(0, (groups, -1)).split(list(sizes), 1)]
 
 
 @torch.no_grad()
-def take_weights(ours: Layer, theirs: dict[str, Tensor], names: dict[str, str], training: bool) -> Layer:
+def copy_weights(ours: Layer, theirs: dict[str, Tensor], names: dict[str, str], training: bool) -> Layer:
     """Copy weights into a layer of ours, none left over, in the dtype and on the device of theirs.
 
-    >>> linear = take_weights(nn.Linear(1, 1, bias=False), {"w": torch.tensor([[3.0]])}, {"weight": "w"}, training=False)
+    >>> linear = copy_weights(nn.Linear(1, 1, bias=False), {"w": torch.tensor([[3.0]])}, {"weight": "w"}, training=False)
     >>> linear.weight.item(), linear.training
     (3.0, False)
     """
-    found = dict(theirs)
-    ours = ours.to(next(iter(found.values()))).train(training)
+    remaining = dict(theirs)
+    ours = ours.to(next(iter(remaining.values()))).train(training)
     for name, parameter in ours.named_parameters():
-        parameter.copy_(found.pop(names[name]).reshape(parameter.shape))
-    if found:
-        raise Problem("these weights have no place here: {names}", names=all_of(sorted(found)))
+        parameter.copy_(remaining.pop(names[name]).reshape(parameter.shape))
+    if remaining:
+        raise Problem("these weights have no place here: {names}", names=all_of(sorted(remaining)))
     return ours

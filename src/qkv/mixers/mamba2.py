@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from ..attention.heads import check_input, check_sizes
 from ..attention.norms import RMSNorm
 from .convolution import CausalConvolution, convolve
-from .hf_weights import take_weights
-from .state_cache import StateCache, Storage, check_groups, mix_from, tokens
+from .hf_weights import copy_weights
+from .state_cache import StateCache, Storage, check_groups, mix_cached, read_mask
 
 if TYPE_CHECKING:
     from ..attention.dispatch import MaskLike
@@ -93,7 +93,7 @@ class Mamba2(nn.Module):
         With a cache, x is only the new tokens. `at` is not used: the order of tokens is all the position there is.
         """
         check_input("x", x, self.width)
-        keep, documents = tokens(mask, x, cache)
+        keep, documents = read_mask(mask, x, cache)
         gate, inputs, step = self.into(x).split(self.parts, -1)
         convolved, before = convolve(self.convolution, inputs, keep, documents, cache)
         shared = self.groups * self.key_width
@@ -105,7 +105,7 @@ class Mamba2(nn.Module):
             step = step.clamp(*self.limits)
         decay = step * -self.rate.exp()[:, None]
         written = v * step[..., None]
-        y = mix_from(cache, before, q, k, written, decay, keep=keep, documents=documents, scale=1.0, name=self.name)
+        y = mix_cached(cache, before, q, k, written, decay, keep=keep, documents=documents, scale=1.0, name=self.name)
         y = torch.addcmul(y, v, self.skip[:, None, None]).transpose(1, 2).flatten(2)  # (B, N, H·P)
         return self.out(self.norm(y * F.silu(gate)))
 
@@ -133,7 +133,7 @@ class Mamba2(nn.Module):
             limits=tuple(module.time_step_limit),
             eps=module.norm.variance_epsilon,
         )
-        return take_weights(ours, dict(module.named_parameters()), NAMES, module.training)
+        return copy_weights(ours, dict(module.named_parameters()), NAMES, module.training)
 
 
 NAMES = {

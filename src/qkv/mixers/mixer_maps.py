@@ -24,9 +24,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..attention.formula import places
+from ..attention.formula import span_indices
 from ..attention.mask_algebra import Span
-from ..attention.pooling import POOLS, Pool, cells, sizes
+from ..attention.pooling import POOLS, Pool, cell_sizes, pool_cells
 from ..i18n import Problem, unknown
 from . import forms
 from .calls import Mixing
@@ -34,7 +34,7 @@ from .calls import Mixing
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache
 ROWS = 2048  # that are carried through the chunks together
 Tile = tuple[slice, slice, Tensor]  # rows, columns, their weights
-GONE = -200.0  # a logarithm of what no float32 holds and no sum of float64 notices
+NEGLIGIBLE = -200.0  # a logarithm of what no float32 holds and no sum of float64 notices
 
 
 @dataclass(frozen=True)
@@ -63,16 +63,16 @@ class MixerHead:
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Who may look at whom in a rectangle: bool (R, ·)."""
-        row, col = self._numbers(rows, cols)
+        row, col = self._indices(rows, cols)
         return self.call.mask.tensor(self.n, self.n, batch=1, heads=1)[0, 0].expand(self.n, self.n)[row][:, col]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Exact weights of a rectangle, (R, ·)."""
-        return (self._linear if self.call.write is None else self._delta)(*self._numbers(rows, cols))
+        return (self._linear if self.call.write is None else self._delta)(*self._indices(rows, cols))
 
-    def _numbers(self, *spans: Span) -> Iterator[Tensor]:
-        return (torch.as_tensor(list(places(span, self.n)), dtype=torch.long) for span in spans)
+    def _indices(self, *spans: Span) -> Iterator[Tensor]:
+        return (torch.as_tensor(list(span_indices(span, self.n)), dtype=torch.long) for span in spans)
 
     def row(self, query: int) -> Tensor:
         """What one token's output is made of: a weight for every token's value, (N,)."""
@@ -91,7 +91,7 @@ class MixerHead:
         if bins < 1:
             raise Problem("bins is {bins}: give 1 or more", bins=bins)
         cell = max(-(-self.n // bins), 1)
-        return joined(self.tiles(cell), self.n, cell, pool, self.call.q.dtype)
+        return pool_tiles(self.tiles(cell), self.n, cell, pool, self.call.q.dtype)
 
     @torch.no_grad()
     def tile(self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: Pool = "max") -> Tensor:
@@ -109,21 +109,26 @@ class MixerHead:
             raise unknown("pool", pool, ("max", "mean"))
         rows, cols = (slice(*span.indices(self.n)[:2]) for span in (rows, cols))
         step = max(ROWS // tall, 1) * tall
-        made = []
+        parts = []
         for top in range(rows.start, rows.stop, step):
             here = slice(top, min(top + step, rows.stop))
             table = self.weights(here, cols)
-            seen = self.call.mask.tensor(self.n, self.n, batch=1, heads=1, rows=here, cols=cols)[0, 0].expand_as(table)
-            high, low, any_seen = (
-                cells(cells(t, wide, 1, "max"), tall, 0, "max") for t in (table, -table, seen.to(table.dtype))
+            allowed = self.call.mask.tensor(self.n, self.n, batch=1, heads=1, rows=here, cols=cols)[0, 0].expand_as(
+                table
+            )
+            high, low, any_allowed = (
+                pool_cells(pool_cells(t, wide, 1, "max"), tall, 0, "max")
+                for t in (table, -table, allowed.to(table.dtype))
             )
             if pool == "mean":
-                total = cells(cells(table, wide, 1, "sum"), tall, 0, "sum")
-                high = total / (sizes(here.stop - here.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
+                total = pool_cells(pool_cells(table, wide, 1, "sum"), tall, 0, "sum")
+                high = total / (
+                    cell_sizes(here.stop - here.start, tall)[:, None] * cell_sizes(cols.stop - cols.start, wide)
+                )
             else:
                 high = torch.where(low > high, -low, high)
-            made.append(high.masked_fill(any_seen == 0, torch.nan))
-        return torch.cat(made).float()
+            parts.append(high.masked_fill(any_allowed == 0, torch.nan))
+        return torch.cat(parts).float()
 
     @torch.no_grad()
     def tiles(self, cell: int) -> Iterator[Tile]:
@@ -136,22 +141,22 @@ class MixerHead:
         [(slice(0, 3, None), slice(0, 3, None), [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]])]
         """
         if self.call.write is not None:
-            for rows in self._bands(cell, ROWS):
-                yield from ((rows, cols, table) for cols, table in self._leftwards(_all(rows)))
+            for rows in self._row_bands(cell, ROWS):
+                yield from ((rows, cols, table) for cols, table in self._backward_sweep(_index(rows)))
             return
-        for rows in self._bands(cell, TILE[0]):
+        for rows in self._row_bands(cell, TILE[0]):
             top = rows.start
-            for left in range(0, rows.stop, TILE[1]):
-                cols = slice(left, min(left + TILE[1], rows.stop))
-                if cols.stop <= top and self._total[top] - self._total[cols.stop - 1] < GONE:
+            for start in range(0, rows.stop, TILE[1]):
+                cols = slice(start, min(start + TILE[1], rows.stop))
+                if cols.stop <= top and self._log_decay[top] - self._log_decay[cols.stop - 1] < NEGLIGIBLE:
                     continue  # what these tokens wrote has decayed before the first of these rows
-                table = self._earlier(rows, cols) if cols.stop <= top else self._linear(_all(rows), _all(cols))
+                table = self._past_weights(rows, cols) if cols.stop <= top else self._linear(_index(rows), _index(cols))
                 yield rows, cols, table
 
     # Decayed linear attention: any weight at once.
 
     @cached_property
-    def _total(self) -> Tensor:
+    def _log_decay(self) -> Tensor:
         return self.call.decay[0, 0].double().cumsum(0)
 
     @cached_property
@@ -160,14 +165,14 @@ class MixerHead:
 
     def _linear(self, rows: Tensor, cols: Tensor) -> Tensor:
         call = self.call
-        between = self._total[rows, None] - self._total[cols]
+        between = self._log_decay[rows, None] - self._log_decay[cols]
         hidden = rows[:, None] < cols
         if self._document is not None:
             hidden |= self._document[rows, None] != self._document[cols]
-        left = between.to(call.q.dtype).masked_fill_(hidden, float("-inf")).exp_()
-        return (call.q[0, 0, rows] * call.scale @ call.k[0, 0, cols].T).mul_(left)
+        factors = between.to(call.q.dtype).masked_fill_(hidden, float("-inf")).exp_()
+        return (call.q[0, 0, rows] * call.scale @ call.k[0, 0, cols].T).mul_(factors)
 
-    def _bands(self, cell: int, most: int) -> Iterator[slice]:
+    def _row_bands(self, cell: int, most: int) -> Iterator[slice]:
         """Rows in order, about `most` at a time: whole cells, or parts of one."""
         step = cell if cell > most else most // cell * cell
         for start in range(0, self.n, step):
@@ -175,12 +180,15 @@ class MixerHead:
             for top in range(start, stop, most):
                 yield slice(top, min(top + most, stop))
 
-    def _earlier(self, rows: slice, cols: slice) -> Tensor:
+    def _past_weights(self, rows: slice, cols: slice) -> Tensor:
         """Columns that all stand before these rows: e^(cᵢ − cⱼ) is e^(cᵢ − c)·e^(c − cⱼ) with c of the first row, both at
         most 1, so that one product does it."""
-        call, edge = self.call, self._total[rows.start]
+        call, edge = self.call, self._log_decay[rows.start]
         q, k = call.q[0, 0, rows] * call.scale, call.k[0, 0, cols]
-        after, since = (self._total[rows] - edge).exp_().to(q.dtype), (edge - self._total[cols]).exp_().to(q.dtype)
+        after, since = (
+            (self._log_decay[rows] - edge).exp_().to(q.dtype),
+            (edge - self._log_decay[cols]).exp_().to(q.dtype),
+        )
         if self._document is not None:  # rows of a later document see none of these columns
             after.mul_(self._document[rows] == self._document[rows.start])
             since.mul_(self._document[cols] == self._document[rows.start])
@@ -189,65 +197,69 @@ class MixerHead:
     # The delta rule: from chunk to chunk.
 
     @cached_property
-    def _chunks(self) -> _MapChunks:
-        return _chunked(self.call)
+    def _chunks(self) -> _ChunkMatrices:
+        return _chunk_matrices(self.call)
 
     def _delta(self, rows: Tensor, cols: Tensor) -> Tensor:
         """Few rows are carried to the left, few columns to the right."""
-        made = self.call.q.new_zeros(len(rows), len(cols))
+        weights = self.call.q.new_zeros(len(rows), len(cols))
         if len(rows) == 0 or len(cols) == 0:
-            return made
+            return weights
         if len(rows) <= len(cols):
             order, back = torch.unique(rows, return_inverse=True)
-            whole = made.new_zeros(len(order), len(cols))
-            for part, table in self._leftwards(order, int(cols.min())):
+            whole = weights.new_zeros(len(order), len(cols))
+            for part, table in self._backward_sweep(order, int(cols.min())):
                 here = ((cols >= part.start) & (cols < part.stop)).nonzero()[:, 0]
                 whole[:, here] = table[:, cols[here] - part.start]
             return whole[back]
         order, back = torch.unique(cols, return_inverse=True)
-        whole = made.new_zeros(len(rows), len(order))
-        for part, table in self._rightwards(order, int(rows.max())):
+        whole = weights.new_zeros(len(rows), len(order))
+        for part, table in self._forward_sweep(order, int(rows.max())):
             here = ((rows >= part.start) & (rows < part.stop)).nonzero()[:, 0]
             whole[here, : table.shape[1]] = table[rows[here] - part.start]
         return whole[:, back]
 
-    def _leftwards(self, rows: Tensor, first: int = 0) -> Iterator[tuple[slice, Tensor]]:
+    def _backward_sweep(self, rows: Tensor, first: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """The weights of these rows (in order), chunk by chunk of columns from the last that they see down to `first`."""
-        made, size = self._chunks, self._chunks.size
+        matrices, size = self._chunks, self._chunks.size
         chunk = rows // size
-        asked = made.reads.new_zeros(len(rows), made.reads.shape[-1])  # what each row asks of the state after chunk m
+        reads = matrices.reads.new_zeros(
+            len(rows), matrices.reads.shape[-1]
+        )  # what each row asks of the state after chunk m
         for m in range(int(chunk[-1]), first // size - 1, -1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = rows[begins:later] - m * size
             cols = slice(m * size, min((m + 1) * size, self.n))
-            unseen = asked.new_zeros(begins, size)
-            table = torch.cat([unseen, made.inside[m, own], asked[later:] @ made.left[m]])
+            zeros = reads.new_zeros(begins, size)
+            table = torch.cat([zeros, matrices.inside[m, own], reads[later:] @ matrices.leaves[m]])
             yield cols, table[:, : cols.stop - cols.start]
-            asked[later:] = asked[later:] @ made.through[m]
-            asked[begins:later] = made.reads[m, own]
-            if begins == 0 and float(asked.abs().amax()) < torch.finfo(torch.float32).tiny:
+            reads[later:] = reads[later:] @ matrices.through[m]
+            reads[begins:later] = matrices.reads[m, own]
+            if begins == 0 and float(reads.abs().amax()) < torch.finfo(torch.float32).tiny:
                 return  # all that these rows could still see has decayed
 
-    def _rightwards(self, cols: Tensor, last: int) -> Iterator[tuple[slice, Tensor]]:
+    def _forward_sweep(self, cols: Tensor, last: int) -> Iterator[tuple[slice, Tensor]]:
         """The weights of these columns (in order), chunk by chunk of rows; a table has the columns that stand before it."""
-        made, size = self._chunks, self._chunks.size
+        matrices, size = self._chunks, self._chunks.size
         chunk = cols // size
-        kept = made.left.new_zeros(made.left.shape[1], len(cols))  # what each value has left in the state, (D, ·)
+        leaves = matrices.leaves.new_zeros(
+            matrices.leaves.shape[1], len(cols)
+        )  # what each value has left in the state, (D, ·)
         for m in range(int(chunk[0]), last // size + 1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = cols[begins:later] - m * size
             rows = slice(m * size, min((m + 1) * size, self.n))
-            table = torch.cat([made.reads[m] @ kept[:, :begins], made.inside[m][:, own]], 1)
+            table = torch.cat([matrices.reads[m] @ leaves[:, :begins], matrices.inside[m][:, own]], 1)
             yield rows, table[: rows.stop - rows.start]
-            kept[:, :begins] = made.through[m] @ kept[:, :begins]
-            kept[:, begins:later] = made.left[m][:, own]
+            leaves[:, :begins] = matrices.through[m] @ leaves[:, :begins]
+            leaves[:, begins:later] = matrices.leaves[m][:, own]
 
 
-def joined(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What `Head.tiles` gives of n tokens, in cells of `cell` × `cell` weights: their mean, sum or largest.
+def pool_tiles(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What `MixerHead.tiles` gives of n tokens, in cells of `cell` × `cell` weights: their mean, sum or largest.
 
     >>> corner = slice(0, 2), slice(0, 2), torch.tensor([[1.0, 0.0], [-3.0, 0.5]])
-    >>> joined([corner], 3, 2, "max").tolist(), joined([corner], 3, 2, "sum").tolist()
+    >>> pool_tiles([corner], 3, 2, "max").tolist(), pool_tiles([corner], 3, 2, "sum").tolist()
     ([[-3.0, 0.0], [0.0, 0.0]], [[-1.5, 0.0], [0.0, 0.0]])
     """
     count = -(-n // cell)
@@ -255,24 +267,24 @@ def joined(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dt
     for rows, cols, table in tiles:
         first = rows.start // cell
         index = torch.arange(cols.start, cols.stop) // cell
-        for made, signed in ((high, table), (low, -table)) if pool == "max" else ((high, table),):
-            tall = cells(signed, cell, 0, pool)
-            part = made[first : first + len(tall)]
+        for pooled, signed in ((high, table), (low, -table)) if pool == "max" else ((high, table),):
+            tall = pool_cells(signed, cell, 0, pool)
+            part = pooled[first : first + len(tall)]
             part.scatter_reduce_(1, index.expand_as(tall), tall, "amax" if pool == "max" else "sum")
     if pool == "max":
         return torch.where(low > high, -low, high)
     if pool == "mean":
-        size = sizes(n, cell).to(high.dtype)
+        size = cell_sizes(n, cell).to(high.dtype)
         high /= size[:, None] * size
     return high
 
 
-class _MapChunks(NamedTuple):
+class _ChunkMatrices(NamedTuple):
     """What a map under the delta rule is carried by."""
 
     inside: Tensor  # (T, C, C): weights between tokens of one chunk
     reads: Tensor  # (T, C, D): what the query at i asks of the state before its chunk
-    left: Tensor  # (T, D, C): what a value at j leaves in the state after its chunk
+    leaves: Tensor  # (T, D, C): what a value at j leaves in the state after its chunk
     through: Tensor  # (T, D, D): what a chunk makes of the state before it
 
     @property
@@ -281,7 +293,7 @@ class _MapChunks(NamedTuple):
 
 
 @torch.no_grad()
-def _chunked(call: Mixing, size: int = forms.CHUNK) -> _MapChunks:
+def _chunk_matrices(call: Mixing, size: int = forms.CHUNK) -> _ChunkMatrices:
     def cut(table: Tensor) -> Tensor:
         """(N, …) → (T, C, …)."""
         more = (0, 0) * (table.ndim - 1) + (0, -len(table) % size)
@@ -290,18 +302,18 @@ def _chunked(call: Mixing, size: int = forms.CHUNK) -> _MapChunks:
     assert call.write is not None
     q, k, decay, write = (cut(t[0, 0]) for t in (call.q, call.k, call.decay, call.write))
     resets = None if call.resets is None else cut(call.resets[0])
-    left = forms.decays(decay, resets)
-    written = forms.inverse((left.pairs * (k @ k.mT)).mul_(write[:, None]).tril_(-1)).mul_(write[..., None])
-    seen = k * left.entry  # (T, C, D)
-    inside = (q * call.scale @ k.mT).mul_(left.pairs) @ written
-    reads = q * call.scale * left.entry - inside @ seen
-    leaves = (k * left.exit).mT @ written  # (T, D, C)
-    through = (leaves @ seen).neg_()
-    through.diagonal(dim1=-2, dim2=-1).add_(left.through[..., 0])
-    return _MapChunks(inside, reads, leaves, through)
+    factors = forms.decay_factors(decay, resets)
+    solved = forms.inverse((factors.pairs * (k @ k.mT)).mul_(write[:, None]).tril_(-1)).mul_(write[..., None])
+    faded_keys = k * factors.entry  # (T, C, D)
+    inside = (q * call.scale @ k.mT).mul_(factors.pairs) @ solved
+    reads = q * call.scale * factors.entry - inside @ faded_keys
+    leaves = (k * factors.exit).mT @ solved  # (T, D, C)
+    through = (leaves @ faded_keys).neg_()
+    through.diagonal(dim1=-2, dim2=-1).add_(factors.through[..., 0])
+    return _ChunkMatrices(inside, reads, leaves, through)
 
 
-def _all(span: slice) -> Tensor:
+def _index(span: slice) -> Tensor:
     return torch.arange(span.start, span.stop)
 
 
@@ -312,5 +324,5 @@ def head_of(call: Mixing, item: int, head: int) -> MixerHead:
     >>> head_of(Mixing(one, one, one, torch.zeros(1, 2, 2), scale=1.0), item=0, head=1).weights().tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    one = call.only([head], [item]).mapped(lambda t: t.detach().cpu())
-    return MixerHead(one.mapped(Tensor.float) if one.v.dtype.itemsize < 4 else one)
+    mixing = call.only([head], [item]).mapped(lambda t: t.detach().cpu())
+    return MixerHead(mixing.mapped(Tensor.float) if mixing.v.dtype.itemsize < 4 else mixing)

@@ -74,14 +74,14 @@ def delta(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, write: Arr
     [[3.0], [5.0]]
     """
     q, k, v, decay, write = (np.asarray(t, np.float64) for t in (q, k, v, decay, write))
-    held = np.tril(write[..., None] * products(decay) * (k @ np.swapaxes(k, -1, -2)), -1)  # (…, N, N)
-    corrected = np.linalg.inv(np.eye(held.shape[-1]) + held) * write[..., None, :]
+    overlap = np.tril(write[..., None] * products(decay) * (k @ np.swapaxes(k, -1, -2)), -1)  # (…, N, N)
+    corrected = np.linalg.inv(np.eye(overlap.shape[-1]) + overlap) * write[..., None, :]
     weights = linear(q, k, v, decay, scale).weights @ corrected
     state = np.zeros((*v.shape[:-2], k.shape[-1], v.shape[-1]))
     for t in range(v.shape[-2]):
         state = np.exp(decay[..., t, None, None]) * state
-        found = np.einsum("...dp,...d->...p", state, k[..., t, :])
-        state = state + write[..., t, None, None] * k[..., t, :, None] * (v[..., t, :] - found)[..., None, :]
+        stored = np.einsum("...dp,...d->...p", state, k[..., t, :])
+        state = state + write[..., t, None, None] * k[..., t, :, None] * (v[..., t, :] - stored)[..., None, :]
     return Mixed(weights, weights @ v, state)
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..attention import shapes
 from ..attention.heads import check_input, check_sizes
 from ..attention.positions import Positions, Rotary
-from .state_cache import StateCache, Storage, mix_from, tokens
+from .state_cache import StateCache, Storage, mix_cached, read_mask
 
 if TYPE_CHECKING:
     from ..attention.dispatch import MaskLike
@@ -92,11 +92,11 @@ class Retention(nn.Module):
         With a cache, x is only the new tokens. `at` says where the tokens of x stand, if not one after the other.
         """
         check_input("x", x, self.width)
-        keep, documents = tokens(mask, x, cache)
+        keep, documents = read_mask(mask, x, cache)
         here = at if at is not None else 0 if cache is None else cache.at(x.shape[1])
         q, k, v = (part(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in (self.q, self.k, self.v))
         q, k = self.rotary(q, here), self.rotary(k, here)
-        y = mix_from(cache, x[..., :0], q, k, v, self.decay, keep=keep, documents=documents, name=self.name)
+        y = mix_cached(cache, x[..., :0], q, k, v, self.decay, keep=keep, documents=documents, name=self.name)
         y = self.norm(y.transpose(1, 2).flatten(0, 1).flatten(1)).view(*x.shape[:2], -1)  # (B, N, H·P)
         return self.out(y * F.silu(self.gate(x)))
 

@@ -56,8 +56,8 @@ class StateCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        exact = dtype if dtype.itemsize > 2 else torch.float32  # a state is a sum over the whole text
-        self.state = torch.zeros(batch, n_head, key_width, value_width, dtype=exact, device=device)
+        state_dtype = dtype if dtype.itemsize > 2 else torch.float32  # a state is a sum over the whole text
+        self.state = torch.zeros(batch, n_head, key_width, value_width, dtype=state_dtype, device=device)
         self.tail = torch.zeros(batch, taps - 1, channels, dtype=dtype, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.longest, self.uniform = 0, True
@@ -123,21 +123,21 @@ class StateCache:
         self.longest, self.uniform, self._expected = 0, True, None
 
 
-def tokens(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor | None, Tensor | None]:
+def read_mask(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor | None, Tensor | None]:
     """Which tokens of x (B, N, …) are real and which document each belongs to, (B, N) or None, from a mask as attention's.
 
     A tensor (B, N) says which are real. Of masks, those that a state can obey: causal, padding, documents, all joined by &.
 
-    >>> keep, documents = tokens(masks.causal() & masks.padding([2]), torch.zeros(1, 3, 8), None)
+    >>> keep, documents = read_mask(masks.causal() & masks.padding([2]), torch.zeros(1, 3, 8), None)
     >>> keep.tolist(), documents
     ([[True, True, False]], None)
     """
     batch, n = x.shape[:2]
-    _check(cache, batch, n)
+    _check_cache(cache, batch, n)
     before = 0 if cache is None else cache.longest
-    place = torch.arange(n, device=x.device).expand(batch, n)  # where the new tokens stand
+    position = torch.arange(n, device=x.device).expand(batch, n)  # where the new tokens stand
     if cache is not None:
-        place = place + cache.lengths[:, None]
+        position = position + cache.lengths[:, None]
     keep, ids = None if cache is None else cache.real(n), None
     rule = masks.padding(mask) if isinstance(mask, Tensor) else masks.full() if mask is None else mask
     rule.check(batch, 1, n, before + n)
@@ -145,9 +145,9 @@ def tokens(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor 
         if isinstance(term, Full) or (isinstance(term, Band) and (term.left, term.right) == (None, 0)):
             continue
         if isinstance(term, Padding) and term.lengths is not None:
-            said = place < torch.as_tensor(term.lengths, device=x.device)[:, None]
+            real = position < torch.as_tensor(term.lengths, device=x.device)[:, None]
         elif isinstance(term, Padding):
-            said = torch.as_tensor(term.real, device=x.device).expand(batch, -1).gather(1, place)
+            real = torch.as_tensor(term.real, device=x.device).expand(batch, -1).gather(1, position)
         elif isinstance(term, Documents) and before == 0:
             ids = torch.as_tensor(term.ids, device=x.device)[:, :n].expand(batch, n)
             continue
@@ -161,11 +161,11 @@ def tokens(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor 
                 "use an attention layer for that",
                 mask=repr(term),
             )
-        keep = said if keep is None else keep & said
+        keep = real if keep is None else keep & real
     return keep, ids
 
 
-def mix_from(cache: StateCache | None, inputs: Tensor, *parts: Tensor, keep: Tensor | None, **options: Any) -> Tensor:
+def mix_cached(cache: StateCache | None, inputs: Tensor, *parts: Tensor, keep: Tensor | None, **options: Any) -> Tensor:
     """The output of `mix` from the state that a cache holds; the cache goes on to the state after these tokens.
 
     `inputs` are what the convolution got, see `StateCache.advance`.
@@ -184,7 +184,7 @@ def check_groups(n_head: int, groups: int) -> None:
         )
 
 
-def _check(cache: object, batch: int, n: int) -> None:
+def _check_cache(cache: object, batch: int, n: int) -> None:
     if cache is None:
         return
     if not isinstance(cache, StateCache):

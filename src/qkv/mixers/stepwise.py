@@ -152,16 +152,16 @@ def mixing(
     if not isinstance(chunk, int) or chunk < 1:
         raise Problem("chunk is {chunk}: give a whole number of tokens, 1 or more", chunk=repr(chunk))
     n, log = len(v), np.log(gamma)
-    left, scores = reference.products(log), q @ k.T * scale
+    factors, scores = reference.products(log), q @ k.T * scale
     if beta is None:
         corrected, whole = None, reference.linear(q, k, v, log, scale)
     else:
         whole = reference.delta(q, k, v, log, beta, scale)
-        held = np.tril(beta[:, None] * left * (k @ k.T), -1)
-        corrected = np.linalg.inv(np.eye(n) + held) * beta
+        overlap = np.tril(beta[:, None] * factors * (k @ k.T), -1)
+        corrected = np.linalg.inv(np.eye(n) + overlap) * beta
     states, stepped = _recurrent(q, k, v, gamma, beta, scale)
     return MixerSteps(
-        kind, q, k, v, gamma, beta, None if step is None else np.asarray(step, np.float64), float(scale), scores, left,
+        kind, q, k, v, gamma, beta, None if step is None else np.asarray(step, np.float64), float(scale), scores, factors,
         corrected, whole.weights, whole.output, states, stepped, _chunkwise(q, k, v, gamma, beta, scale, chunk),
         tuple(f"t{i}" for i in range(n)) if names is None else tuple(names),
     )  # fmt: skip
@@ -189,43 +189,43 @@ def _chunkwise(
         at = slice(begin, min(begin + size, len(v)))
         inner = np.tril(np.ones((at.stop - begin, at.stop - begin)))
         total = np.cumsum(np.log(gamma[at]))
-        left = np.exp(np.tril(total[:, None] - total)) * inner
+        factors = np.exp(np.tril(total[:, None] - total)) * inner
         faded = np.exp(total)[:, None]  # how much of the old state is left at each token
-        scores = left * (q[at] @ k[at].T) * scale
+        scores = factors * (q[at] @ k[at].T) * scale
         new, old = v[at], faded * (q[at] @ state) * scale
         if beta is not None:
-            held = np.tril(beta[at, None] * left * (k[at] @ k[at].T), -1)
-            correct = np.linalg.inv(np.eye(len(held)) + held) * beta[at]
-            taken = correct @ (faded * (k[at] @ state))  # what the old state held under these keys
-            new, old = correct @ v[at], old - scores @ taken
+            overlap = np.tril(beta[at, None] * factors * (k[at] @ k[at].T), -1)
+            correct = np.linalg.inv(np.eye(len(overlap)) + overlap) * beta[at]
+            overwritten = correct @ (faded * (k[at] @ state))  # what the old state held under these keys
+            new, old = correct @ v[at], old - scores @ overwritten
         chunks.append(Chunk(begin, at.stop, scores @ new, old))
-        written = new if beta is None else new - taken
-        state = np.exp(total[-1]) * state + (k[at] * np.exp(total[-1] - total)[:, None]).T @ written
+        writes = new if beta is None else new - overwritten
+        state = np.exp(total[-1]) * state + (k[at] * np.exp(total[-1] - total)[:, None]).T @ writes
     return tuple(chunks)
 
 
-def drawn(
+def random_mixing(
     kind: Kind, x: Array, seed: int, *, gamma: float | None = None, chunk: int = 2, names: Sequence[str] | None = None
 ) -> MixerSteps:
     """One head of a kind on word vectors x (N, C), its matrices drawn from the seed.
 
     The short convolution before q, k and v, the turn by positions, the gate and the norm after it are left out.
 
-    >>> drawn("delta", np.eye(3), seed=0).difference < 1e-12
+    >>> random_mixing("delta", np.eye(3), seed=0).difference < 1e-12
     True
     """
     width = x.shape[1]
-    draw = np.random.default_rng([seed, 0])
-    w_q, w_k, w_v, _ = draw.standard_normal((4, width, width)) / np.sqrt(width)  # those of `qkv steps`
-    w_step, w_write = draw.standard_normal((2, width)) / np.sqrt(width)
+    rng = np.random.default_rng([seed, 0])
+    w_q, w_k, w_v, _ = rng.standard_normal((4, width, width)) / np.sqrt(width)  # those of `qkv steps`
+    w_step, w_write = rng.standard_normal((2, width)) / np.sqrt(width)
     q, k, v = x @ w_q, x @ w_k, x @ w_v
-    one = partial(mixing, kind, chunk=chunk, names=names)
+    compute = partial(mixing, kind, chunk=chunk, names=names)
     if kind == "retention":
         decay = np.full(len(x), 1 - 2.0**-5 if gamma is None else gamma)  # the paper's first head
-        return one(q, k, v, decay, scale=width**-0.5)
+        return compute(q, k, v, decay, scale=width**-0.5)
     step = np.logaddexp(0, x @ w_step)  # softplus
     if kind == "mamba2":
-        return one(q, k, step[:, None] * v, np.exp(-step), step=step)
+        return compute(q, k, step[:, None] * v, np.exp(-step), step=step)
     q, k = (t / np.linalg.norm(t, axis=1, keepdims=True) for t in (q, k))
     write = 1 / (1 + np.exp(-(x @ w_write)))
-    return one(q, k, v, np.exp(-step), write=write, scale=width**-0.5)
+    return compute(q, k, v, np.exp(-step), write=write, scale=width**-0.5)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..attention.dispatch import installed
+from ..attention.dispatch import registered
 from .config import Config
 from .feed_forward import FeedForward
 from .mixture import Experts
@@ -105,7 +105,7 @@ def record_routing() -> Iterator[list[Routing]]:
     ('decoder.0', torch.Size([1, 3, 2]))
     """
     heard: list[Routing] = []
-    with installed(_listeners, (heard, threading.get_ident())):
+    with registered(_listeners, (heard, threading.get_ident())):
         yield heard
 
 

@@ -133,7 +133,7 @@ def test_a_listener_can_stop(name):
     with pytest.raises(StreamStopped):
         log.stream(model, ROWS[0], target=target(name, ROWS[:1]))
     assert len(log.events) == 3
-    assert dispatch._recorders == [] and hf_attention.listeners == [] and hf_attention._replaced == {}
+    assert dispatch._listeners == [] and hf_attention.listeners == [] and hf_attention._replaced == {}
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     expect(
         again := EventLog(),

@@ -19,7 +19,7 @@ def test_the_induction_test_finds_an_induction_head_and_only_it():
     bias = torch.zeros(1, 4, 2 * length, 2 * length)
     for i in range(length, 2 * length):
         bias[0, 2, i, i - length + 1] = 50.0
-    plain = module._call
+    plain = module._checked_call
 
     def biased(q, k, v, mask, scale, extra, softcap, sinks, name):
         extra = bias if name == "decoder.1" else extra

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...i18n import Listed, Message, Notice, Problem, _, all_of, one_of
-from ...mixers.hf_weights import unwoven, woven
+from ...mixers.hf_weights import interleave_groups, split_groups
 from ...model.config import Config
 from .setting_table import HfConfig, Pairs, Supported, Table, Unsupported, Value, entries_of, read_table, write_table
 
@@ -48,7 +48,7 @@ class TensorRow:
 
     def write(self, parts: list[Tensor]) -> Tensor:
         """Return their tensor from ours."""
-        tensor = woven(self._split_parts(parts), self.groups) if self.sizes else torch.cat(parts)
+        tensor = interleave_groups(self._split_parts(parts), self.groups) if self.sizes else torch.cat(parts)
         if self.unused:
             tensor = torch.cat([tensor.new_zeros(self.unused, *tensor.shape[1:]), tensor])
         tensor = tensor if self.unit_axis is None else tensor.unsqueeze(self.unit_axis)
@@ -60,7 +60,7 @@ class TensorRow:
         tensor = tensor if self.unit_axis is None else tensor.squeeze(self.unit_axis)
         if not self.sizes:
             return dict(zip(self.parts, tensor[self.unused :].chunk(len(self.parts)), strict=True))
-        pieces = list(zip(self.parts, unwoven(tensor, self.groups, self.sizes), strict=True))
+        pieces = list(zip(self.parts, split_groups(tensor, self.groups, self.sizes), strict=True))
         return {name: torch.cat([piece for part, piece in pieces if part == name]) for name in self.parts}
 
     def _split_parts(self, parts: list[Tensor]) -> list[Tensor]:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import masks
-from ...attention.dispatch import Call, edited
+from ...attention.dispatch import Call, apply_edits
 from ...attention.formula import mix
 from ...attention.rules import Band
 from ...i18n import Problem, all_of, pip_install
@@ -296,7 +296,7 @@ def _get_interface(
         final = output
         if id(module) in _edited:
             call = call_of(module, query, key, value, attention_mask, options, implementation, _edited[id(module)], {})
-            changed, _ = edited(call, output.transpose(1, 2), None)  # (B, H, N, D)
+            changed, _ = apply_edits(call, output.transpose(1, 2), None)  # (B, H, N, D)
             final = changed.transpose(1, 2).contiguous()
         for listener, names, thread in list(listeners):
             if id(module) in names and thread == threading.get_ident():

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ...attention import masks
 from ...attention.cache import KVCache, WindowCache
-from ...attention.dispatch import Call, listening
+from ...attention.dispatch import Call, listen
 from ...attention.positions import ALiBi, Relative, Rotary
 from ...generation.decoding import translate_ids
 from ...generation.prefill import as_rows, note_context, pad, quiet, wordless
@@ -167,7 +167,7 @@ class _Recording:
         if kind == "decoder" and len(self.rows) == 1 and long and not model.grows(ids.shape[1]):
             return self._in_chunks(ids)
         n = len(self.targets[0])
-        with listening(self._on_call), self._record_residuals(slice(0, n), n):
+        with listen(self._on_call), self._record_residuals(slice(0, n), n):
             if kind == "encoder-decoder":
                 memory = model.encode(ids, mask)
                 ids, target_mask = self._padded(self.targets)
@@ -196,7 +196,7 @@ class _Recording:
         whole: list[Call | Mixing] = []
         states = []
         for span in chunks(n):
-            with listening(self._chunk_joiner(whole, span, n, bias)), self._record_residuals(span, n):
+            with listen(self._chunk_joiner(whole, span, n, bias)), self._record_residuals(span, n):
                 states.append(model.decode(ids[:, span], cache=cache))
         return torch.cat(states, 1)
 

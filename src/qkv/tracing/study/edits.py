@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...attention import masks
 from ...attention.dispatch import Call, replace_weights
-from ...attention.mask_algebra import Placed
+from ...attention.mask_algebra import Positioned
 from ...attention.rules import Band
 from ...i18n import Problem, all_of, unknown
 from ..record.model_protocol import Layer, model_of
@@ -175,7 +175,7 @@ def _first(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
     m = weights.shape[3]
     positions = torch.arange(m, device=weights.device).expand(1, m)
-    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
+    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Positioned)), None)
     if placed is not None and placed.keys is not None:  # a cache that goes round: what came first need not stand first
         positions = torch.as_tensor(placed.keys, device=weights.device)
     order = positions[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
@@ -186,7 +186,7 @@ def _first(weights: Tensor, call: Call) -> Tensor:
 def _itself(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
     batch, heads, n, m = weights.shape
-    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Placed)), None)
+    placed = next((rule for rule in call.mask.terms() if isinstance(rule, Positioned)), None)
     if placed is not None or n == m:
         rule: masks.Mask = Band(0, 0)
         rule = rule if placed is None else rule.placed(placed.queries, placed.keys)

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from ...attention.formula import Call
 from ...mixers.calls import Mixing
-from ...mixers.mixer_maps import Tile, head_of, joined
+from ...mixers.mixer_maps import Tile, head_of, pool_tiles
 from ..views.head_ranking import strongest
 from ..views.layer_scan import LinkFilter, scan_layer
 from .patterns import LOCAL
@@ -182,7 +182,7 @@ def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
     n = call.v.shape[2]
     for h in range(call.n_head):
         rows = _Rows(n, links)
-        picture = joined(map(rows.look, head_of(call, 0, h).tiles(cell)), n, cell, "max")
+        picture = pool_tiles(map(rows.look, head_of(call, 0, h).tiles(cell)), n, cell, "max")
         top = float(picture.abs().max()) if n else 0.0
         shades = (picture.abs() / (top or 1.0)).sqrt() * picture.sign()
         small = (128 + 127 * shades).round().to(torch.uint8).numpy()

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ...attention import formula, pieces
-from ...attention.formula import Call, places, reach, take
+from ...attention.formula import Call, span_indices, take, visible_keys
 from ...attention.mask_algebra import Full, Span
-from ...attention.pooling import POOLS, Pool, cells, sizes
+from ...attention.pooling import POOLS, Pool, cell_sizes, pool_cells
 from ...attention.rules import Band
 from ...i18n import Problem
 from . import parallel_tiles
@@ -55,7 +55,7 @@ class Head:
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Who may look at whom in a rectangle: bool (R, ·)."""
-        r, c = len(places(rows, self.n)), len(places(cols, self.m))
+        r, c = len(span_indices(rows, self.n)), len(span_indices(cols, self.m))
         return self.call.allowed(rows, cols)[0, 0].expand(r, c)
 
     @torch.no_grad()
@@ -74,7 +74,7 @@ class Head:
         """log Σ e^score of every row (N,); −inf for a row that may see nothing."""
         if self.plain:
             return row_lse(self.call)[0]
-        reached = ((rows, reach(self.call.mask, self.n, self.m, rows)) for rows in self.blocks())
+        reached = ((rows, visible_keys(self.call.mask, self.n, self.m, rows)) for rows in self.blocks())
         return torch.cat([formula.lse(self.call, rows, cols)[0, 0] for rows, cols in reached])
 
     @property
@@ -109,7 +109,7 @@ class Head:
         else:
             self._pool_blocks(pooled, tall, wide, pool)
         if pool == "mean":
-            pooled /= sizes(self.n, tall)[:, None] * sizes(self.m, wide)[None, :]
+            pooled /= cell_sizes(self.n, tall)[:, None] * cell_sizes(self.m, wide)[None, :]
         return pooled
 
     @torch.no_grad()
@@ -140,15 +140,17 @@ class Head:
             high, broad = -(-logs.shape[1] // tall), -(-logs.shape[0] // wide)
             at = slice(down, down + high), slice(across, across + broad)
             if pool == "max" or not is_visible:
-                largest[at] = cells(cells(logs, wide, 0, "max"), tall, 1, "max").T
+                largest[at] = pool_cells(pool_cells(logs, wide, 0, "max"), tall, 1, "max").T
             else:  # nothing of it is hidden
                 largest[at] = 0.0
             if pool == "mean":
-                total[at] = cells(cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
+                total[at] = pool_cells(pool_cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
 
         self._each_log_tile(rows, cols, tall, wide, excluded, lse, add)
         if pool == "mean":
-            table = total / (sizes(rows.stop - rows.start, tall)[:, None] * sizes(cols.stop - cols.start, wide))
+            table = total / (
+                cell_sizes(rows.stop - rows.start, tall)[:, None] * cell_sizes(cols.stop - cols.start, wide)
+            )
         else:
             table = largest.exp2()
         return table.masked_fill_(largest == -torch.inf, -1.0)
@@ -177,7 +179,7 @@ class Head:
 
         def run_band(top: int) -> None:
             tile_rows = slice(top, min(top + high, rows.stop))
-            reached = reach(self.call.mask, self.n, self.m, tile_rows)
+            reached = visible_keys(self.call.mask, self.n, self.m, tile_rows)
             first = cols.start + max(reached.start - cols.start, 0) // wide * wide
             for start in range(first, min(reached.stop, cols.stop), broad):
                 tile_cols = slice(start, min(start + broad, cols.stop))
@@ -234,12 +236,12 @@ class Head:
     def _pool_blocks(self, pooled: Tensor, tall: int, wide: int, pool: Pool) -> None:
         """Whole rows at a time: any mask, any bias."""
         for rows in self.blocks(least=tall):
-            cols = reach(self.call.mask, self.n, self.m, rows)
+            cols = visible_keys(self.call.mask, self.n, self.m, rows)
             if cols.start >= cols.stop:
                 continue
             start, stop = cols.start // wide * wide, cols.stop  # whole cells
             shares = formula.weights(self.call, rows, slice(start, stop))[0, 0]
-            joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
+            joined = pool_cells(pool_cells(shares, wide, 1, pool), tall, 0, pool)
             at = rows.start // tall, start // wide
             pooled[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
 
@@ -260,7 +262,7 @@ class Head:
                 shares = torch.mm(q[rows], k[cols].T, out=parallel_tiles.scratch(math.prod(size)).view(size)).exp2_()
                 if causal and cols.stop > rows.start:  # the diagonal runs through it
                     shares.tril_(rows.start - start)
-                joined = cells(cells(shares, wide, 1, pool), tall, 0, pool)
+                joined = pool_cells(pool_cells(shares, wide, 1, pool), tall, 0, pool)
                 i, j = top // tall, start // wide
                 pooled[i : i + joined.shape[0], j : j + joined.shape[1]] = joined
 
@@ -316,7 +318,7 @@ def shares(call: Call, item: int, rows: slice, cols: slice | None = None) -> Ten
 def allowed(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
     """Who may look at whom in a rectangle, (H', R, C): H' is 1 where all heads share one mask."""
     item_call = call.only(items=[item])
-    r, c = len(places(rows, call.q.shape[2])), len(places(cols, call.k.shape[2]))
+    r, c = len(span_indices(rows, call.q.shape[2])), len(span_indices(cols, call.k.shape[2]))
     visible = item_call.allowed(rows, cols)[0]
     visible = visible.expand(visible.shape[0], r, c)
     if (bias := item_call.added(rows, cols)) is not None:
@@ -341,7 +343,7 @@ def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]
     entropy = total - torch.linalg.vecdot(shares, table)
     scale = (top > HIDDEN / 2).to(table.dtype)  # a row that may see nothing gives 0
     if call.sinks is not None:
-        scale = scale * formula.kept(total[..., None], call.sinks)[..., 0]
+        scale = scale * formula.sink_factor(total[..., None], call.sinks)[..., 0]
     if call.sinks is not None or not bool(scale.all()):
         shares.mul_(scale[..., None])
     return shares, allowed(call, item, rows), entropy

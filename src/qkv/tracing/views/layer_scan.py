@@ -22,8 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...attention.formula import Call, reach
-from ...attention.pooling import cells
+from ...attention.formula import Call, visible_keys
+from ...attention.pooling import pool_cells
 from ..study.patterns import identities
 from . import attention_maps, parallel_tiles
 from .token_labels import Tokens
@@ -96,12 +96,12 @@ def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     step = max(1, BLOCK // max(heads * m, 1) // tall) * tall
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        cols = reach(call.mask, n, m, rows)
+        cols = visible_keys(call.mask, n, m, rows)
         if cols.start >= cols.stop:
             continue
         cols = slice(cols.start // wide * wide, cols.stop)  # whole cells
         shares = attention_maps.shares(call, 0, rows, cols)
-        small = cells(cells(shares, tall, 1, "max"), wide, 2, "max")
+        small = pool_cells(pool_cells(shares, tall, 1, "max"), wide, 2, "max")
         at = start // tall, cols.start // wide
         picture[:, at[0] : at[0] + small.shape[1], at[1] : at[1] + small.shape[2]] = small
         entropy[:, rows] = _entropy(shares, call.sinks is not None)
@@ -134,7 +134,7 @@ class _Block:
     def __init__(self, shares: Tensor, begin: int) -> None:
         self.shares, self.begin = shares, begin
         self.wide = min(WIDE, shares.shape[2])
-        self.cells = cells(shares, self.wide, 2, "max")
+        self.cells = pool_cells(shares, self.wide, 2, "max")
 
     def close(self, keys: Sequence[int]) -> None:
         """Take keys out for every row."""
@@ -155,7 +155,7 @@ class _Block:
 
     def _again(self, first: int, last: int) -> None:
         columns = self.shares[..., first * self.wide : last * self.wide]
-        self.cells[..., first:last] = cells(columns, self.wide, 2, "max")
+        self.cells[..., first:last] = pool_cells(columns, self.wide, 2, "max")
 
     def largest(self) -> tuple[Tensor, Tensor]:
         """The largest weight of each row, (H, R), and the key that has it."""
@@ -195,7 +195,7 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
             logs, shares = (parallel_tiles.scratch(tile.size, which).view(-1, tile.broad) for which in (0, 1))
             torch.mm(k[head * groups // heads, tile.span], q[head, rows].T, out=logs)
             largest = tile.start(logs)
-            small = cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
+            small = pool_cells(largest.view(-1, slots.parts, tile.broad).amax(1), tall, 1, "max").T
             target = picture[head, rows.start // tall :, tile.first // slots.cell :]
             target[: small.shape[0], : small.shape[1]] = small
             linkable[head, rows] += tile.linkable(torch.exp2(logs, out=shares))
