@@ -119,7 +119,7 @@ def test_cross_attention_keeps_its_memory_in_a_static_cache_too():
     torch.testing.assert_close(torch.cat(parts, 1), whole, atol=1e-5, rtol=1e-5)
     with pytest.raises(ValueError, match="holds a memory of 7 tokens, not 5"):
         mha(x, memory[:, :5], cache=cache)
-    with pytest.raises(ValueError, match="not one that forgets"):
+    with pytest.raises(ValueError, match="cross-attention needs a KVCache"):
         mha(x, memory, cache=WindowCache(2, 6, 3, 4))
 
 

@@ -176,7 +176,7 @@ def test_placed_is_the_rule_at_those_positions():
         (lambda: masks.from_additive(torch.tensor([[0.0, -2.0]])), "that is a bias"),
         (lambda: masks.parse("casual"), "Did you mean causal?"),
         (lambda: masks.parse("window"), "write window:LEFT"),
-        (lambda: masks.parse("window:x"), "doesn't read as a mask"),
+        (lambda: masks.parse("window:x"), "is not a valid mask"),
         (lambda: masks.from_torch_mha(torch.ones(6, 2, 2, dtype=torch.bool)), "give n_head"),
     ],
     ids=lambda p: p if isinstance(p, str) else "",

@@ -139,7 +139,7 @@ def test_equals_transformers_in_output_and_gradient(kind, padded, n):
 def test_unknown_weights_are_refused():
     theirs, ours_class = their_mamba2()
     theirs.extra = torch.nn.Parameter(torch.ones(1))
-    with pytest.raises(Problem, match="these weights have no place here: extra"):
+    with pytest.raises(Problem, match="no parameters for these weights: extra"):
         ours_class.from_transformers(theirs)
 
 
@@ -222,7 +222,7 @@ def test_a_mask_over_the_whole_text_is_read_where_the_new_tokens_stand(kind):
         layer(inputs[:, :7], cache=alone)
         close(cache.state, alone.state)
         close(cache.tail, alone.tail)
-    with pytest.raises(Problem, match="several documents are read in one pass"):
+    with pytest.raises(Problem, match="several documents need an empty cache"):
         layer(inputs[:, :1], masks.documents([[0] * 10]), cache=cache)
 
 
@@ -269,7 +269,7 @@ def test_what_was_recorded_stays_when_the_cache_starts_again(kind):
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("rule", [masks.window(3), masks.causal() & masks.prefix(2), masks.window(None, 1)])
 def test_masks_that_a_state_cannot_obey_are_refused(kind, rule):
-    with pytest.raises(Problem, match="can obey causal, padding and documents, but not"):
+    with pytest.raises(Problem, match="support the masks causal, padding and documents, but not"):
         layer_of(kind)(x(), rule)
 
 
@@ -310,7 +310,7 @@ def test_a_size_of_0_is_refused_by_its_name(layer, name):
 @pytest.mark.parametrize("kind", LAYERS)
 def test_caches_that_do_not_fit_are_refused(kind):
     layer = layer_of(kind)
-    with pytest.raises(Problem, match="made for 3 texts at once, and 2 came"):
+    with pytest.raises(Problem, match="for a batch of 3, but the input has 2"):
         layer(x(), cache=layer.new_cache(3))
     with pytest.raises(Problem, match=r"this layer keeps a state: make its cache with new_cache.*, not KVCache"):
         layer(x(), cache=KVCache(2, 1, 9, 4))

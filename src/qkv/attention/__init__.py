@@ -1,9 +1,9 @@
-"""The mechanism: attention itself. Tensors in, tensors out; knows nothing of models or text.
+"""Attention itself: tensors in, tensors out. Does not depend on models or text.
 
 Read in this order: `shapes`, `oracle`, `tiles`, `masks`, `mask_algebra`, `rules`, `formula`, `dispatch`, `pieces`,
 `pooling`, `positions`, `cache`, `norms`, `heads`, `latent`, `additive`.
 
-The names below are loaded when first used, so that `steps` and `masks` work without importing torch.
+The names below are imported at first use, so `steps` and `masks` work without torch.
 """
 
 from typing import TYPE_CHECKING

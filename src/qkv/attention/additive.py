@@ -1,4 +1,4 @@
-"""Additive attention (Bahdanau, 2014), where attention began: the score is a small network, not a dot product.
+"""Additive attention (Bahdanau, 2014), the first attention: the score is a small network, not a dot product.
 
     score(q, k) = w · tanh(W_q·q + W_k·k)
 
@@ -14,7 +14,7 @@ from .heads import check_input
 
 
 class AdditiveAttention(nn.Module):
-    """A decoder's states look back at an encoder's, by Bahdanau's score; gives output and weights.
+    """Attention of decoder states over encoder states by Bahdanau's score; returns output and weights.
 
     >>> output, weights = AdditiveAttention(6, 8, 5)(torch.randn(2, 3, 6), torch.randn(2, 7, 8))
     >>> output.shape, weights.shape
@@ -28,7 +28,7 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, x: Tensor, memory: Tensor, mask: MaskLike = None) -> tuple[Tensor, Tensor]:
-        """x (B, N, ·) looks at memory (B, M, ·): output (B, N, ·) in the memory's width, weights (B, N, M)."""
+        """Attend from x (B, N, ·) to memory (B, M, ·); return output (B, N, ·) of the memory's width, weights (B, N, M)."""
         check_input("x", x, self.q.in_features)
         check_input("memory", memory, self.k.in_features)
         n, m = x.shape[1], memory.shape[1]

@@ -1,13 +1,13 @@
-"""The KV cache: keys and values already computed, so that a new token costs one row instead of n.
+"""KV caches: keys and values already computed, so that a new token costs one row instead of n.
 
-Room is made once and written by position. `KVCache` keeps everything; `WindowCache` keeps only what a window can still
-see. Items of a batch may have different lengths: say before the call how many of its tokens are real (`expect`).
+Memory is allocated once and written by position. `KVCache` keeps all tokens, `WindowCache` only those that a window can
+still see. Batch items may have different lengths: call `expect` before a forward pass with the number of real tokens.
 
-How an attention uses one:
+Use in an attention layer:
 
-    at = cache.at(n)                     where the new tokens stand
-    keys, values = cache.append(k, v)    store them, get all that may be seen
-    mask = cache.place(mask, at)         the mask for queries standing there
+    at = cache.at(n)                     positions of the new tokens
+    keys, values = cache.append(k, v)    store them, get all visible keys and values
+    mask = cache.place(mask, at)         the mask for queries at these positions
 
 B batch, G key/value heads, N new tokens, M keys, D head width.
 """
@@ -23,10 +23,10 @@ from .positions import Positions
 
 
 class KVCache:
-    """All keys and values of up to `capacity` tokens per item.
+    """Keys and values of up to `capacity` tokens per item.
 
-    With `static=True` every read gives the whole room and hides what is empty by a mask: shapes never change, so a
-    compiled step is compiled once. Without it reads end at the longest item, which is faster where nothing is compiled.
+    With `static=True` every read returns the full capacity, and `place` masks empty slots: shapes never change, so a
+    compiled step is compiled once. Without it reads end at the longest item, which is faster in eager mode.
 
     >>> cache = KVCache(batch=1, n_kv_head=1, capacity=4, head_width=2)
     >>> k, v = cache.append(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
@@ -51,14 +51,14 @@ class KVCache:
         self.v = torch.zeros(batch, n_kv_head, capacity, value_width, dtype=dtype, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.capacity, self.static = capacity, static
-        self.longest = 0  # the largest of `lengths`, kept as a number so that nothing waits for the device
+        self.longest = 0  # max(lengths) as an int, so that nothing waits for the device
         self.uniform = True
-        self.memory: int | None = None  # how many keys of a memory it holds, for cross-attention
-        self.keys_at: Tensor | None = None  # positions of the keys read, where they aren't simply 0, 1, 2, …
+        self.memory: int | None = None  # number of keys of a memory, for cross-attention
+        self.keys_at: Tensor | None = None  # positions of the keys, if not 0, 1, 2, …
         self._expected: Tensor | None = None
 
     def expect(self, counts: Sequence[int] | Tensor) -> None:
-        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding.
+        """Announce how many real tokens per item, (B,), the next `append` has; the rest of each row is padding.
 
         >>> cache = KVCache(batch=2, n_kv_head=1, capacity=4, head_width=2)
         >>> cache.expect([3, 1])
@@ -70,13 +70,13 @@ class KVCache:
         self.uniform = False
 
     def at(self, n: int) -> Positions:
-        """Where n new tokens will stand: an int while all items have one length, else positions (B, N)."""
+        """Return the positions of n new tokens: an int while all items have the same length, else (B, N)."""
         if self.uniform and not self.static:
             return self.longest
         return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new keys and values (B, G, N, D); gives all there are, (B, G, M, D). They carry no gradient."""
+        """Store keys and values (B, G, N, D), detached; return all stored ones, (B, G, M, D)."""
         n = k.shape[2]
         if k.shape[0] != len(self.lengths) or k.shape[1] != self.k.shape[1]:
             raise Problem(
@@ -113,7 +113,7 @@ class KVCache:
         return self.k[:, :, :stop].to(k.dtype), self.v[:, :, :stop].to(v.dtype)
 
     def place(self, mask: masks.Mask, at: Positions) -> masks.Mask:
-        """The mask for queries at `at` over the keys that `append` gave.
+        """Return the mask for queries at `at` over the keys that `append` returned.
 
         >>> cache = KVCache(batch=1, n_kv_head=1, capacity=3, head_width=2, static=True)
         >>> at = cache.at(2)
@@ -124,10 +124,10 @@ class KVCache:
         """
         if isinstance(at, int):
             return mask
-        return mask.placed(at) & masks.padding(self.lengths.clone())  # lengths go on growing; a mask must not
+        return mask.placed(at) & masks.padding(self.lengths.clone())  # a copy: append changes the lengths in place
 
     def reorder(self, index: Tensor) -> None:
-        """Item i continues what item index[i] held (beam search).
+        """Replace item i by item index[i] (beam search).
 
         >>> cache = KVCache(batch=2, n_kv_head=1, capacity=1, head_width=1)
         >>> k, v = cache.append(torch.tensor([5.0, 7.0]).view(2, 1, 1, 1), torch.zeros(2, 1, 1, 1))
@@ -138,7 +138,7 @@ class KVCache:
         self.k, self.v, self.lengths = self.k[index], self.v[index], self.lengths[index]
 
     def reset(self) -> None:
-        """Empty it; the room is kept.
+        """Empty the cache and keep its memory.
 
         >>> cache = KVCache(batch=1, n_kv_head=1, capacity=3, head_width=1)
         >>> _ = cache.append(torch.ones(1, 1, 3, 1), torch.ones(1, 1, 3, 1))
@@ -151,7 +151,7 @@ class KVCache:
 
 
 class WindowCache:
-    """Only the last `left` + 1 tokens, which is all that `window(left, 0)` can see: room does not grow with the text.
+    """Keys and values of the last `left` + 1 tokens, all that `window(left, 0)` can see: memory does not grow.
 
     >>> cache = WindowCache(batch=1, n_kv_head=1, left=2, head_width=1)
     >>> for token in range(100):
@@ -184,18 +184,18 @@ class WindowCache:
         self.v = torch.zeros_like(self.k)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self._expected: Tensor | None = None
-        self.keys_at = torch.zeros(batch, 0, dtype=torch.long, device=device)  # of the keys that `append` gave
+        self.keys_at = torch.zeros(batch, 0, dtype=torch.long, device=device)  # of the keys that `append` returned
 
     def expect(self, counts: Sequence[int] | Tensor) -> None:
-        """The next `append` brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        """Announce how many real tokens per item, (B,), the next `append` has; the rest of each row is padding."""
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
 
     def at(self, n: int) -> Positions:
-        """Where n new tokens will stand, (B, N)."""
+        """Return the positions (B, N) of n new tokens."""
         return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Store new keys and values (B, G, N, D); gives what the new tokens may see, old keys still among it."""
+        """Store keys and values (B, G, N, D), detached; return the ones before this call followed by the new ones."""
         n, device = k.shape[2], k.device
         check_counts(self._expected, n)
         after = self.lengths + (n if self._expected is None else self._expected)
@@ -203,7 +203,7 @@ class WindowCache:
         self.keys_at = torch.cat([self._slots(self.lengths), torch.where(fresh < after[:, None], fresh, -1)], 1)
         keys, values = torch.cat([self.k.to(k.dtype), k.detach()], 2), torch.cat([self.v.to(v.dtype), v.detach()], 2)
 
-        # Slot s holds the newest position p with p % size == s: an old one stays, a new one is taken from `keys`.
+        # Slot s holds the newest position p with p % size == s, from the old slots or from the new keys.
         newest = self._slots(after)  # (B, size)
         slot = torch.arange(self.size, device=device)
         source = torch.where(newest >= self.lengths[:, None], self.size + newest - self.lengths[:, None], slot)
@@ -213,22 +213,22 @@ class WindowCache:
         return keys, values
 
     def _slots(self, lengths: Tensor) -> Tensor:
-        """The position that each slot holds at these lengths, (B, size); −1 where it is empty."""
+        """Return the position in each slot at these lengths, (B, size); −1 if empty."""
         slot = torch.arange(self.size, device=lengths.device)
         last = lengths[:, None] - 1
         newest = last - (last - slot) % self.size
         return torch.where(newest >= 0, newest, -1)
 
     def place(self, mask: masks.Mask, at: Positions) -> masks.Mask:
-        """The mask for queries at `at` over the keys that `append` gave."""
+        """Return the mask for queries at `at` over the keys that `append` returned."""
         return mask.placed(at, self.keys_at) & masks.window(self.size - 1, None).placed(at, self.keys_at)
 
     def reorder(self, index: Tensor) -> None:
-        """Item i continues what item index[i] held (beam search)."""
+        """Replace item i by item index[i] (beam search)."""
         self.k, self.v, self.lengths = self.k[index], self.v[index], self.lengths[index]
 
     def reset(self) -> None:
-        """Empty it; the room is kept."""
+        """Empty the cache and keep its memory."""
         self.lengths = torch.zeros_like(self.lengths)
         self._expected = None
 
@@ -237,10 +237,10 @@ Cache = KVCache | WindowCache
 
 
 def check_counts(counts: Tensor | None, n: int) -> None:
-    """Refuse an expectation that n new tokens can't meet."""
+    """Raise if the announced counts don't fit n new tokens."""
     if counts is not None and (int(counts.max()) > n or int(counts.min()) < 0):
         raise Problem(
-            "the cache was told to expect {counts} tokens, but {n} came: give 0 … {n} per item",
+            "the cache expects {counts} new tokens, but the input has {n}: give 0 … {n} per item",
             counts=counts.tolist(),
             n=n,
         )

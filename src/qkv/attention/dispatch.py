@@ -1,7 +1,7 @@
-"""The one function through which every attention of every model goes: `attend(q, k, v, mask)`.
+"""`attend(q, k, v, mask)`, the function that every attention of every model calls.
 
-It runs the fastest kernel for the mask at hand and can say which and why (`explain`). While somebody listens
-(`record`), it hands over references to q, k, v, the mask and the scale: everything needed to compute any weight later.
+It runs the fastest kernel for the mask; `explain` returns which one and why. Inside `record()` it also passes on
+references to q, k, v, the mask and the scale, from which any weight can be computed later.
 
 B batch, H heads, G key/value heads (H is a multiple; head h reads group h // (H/G), as LLaMA does), N queries, M keys,
 D head width.
@@ -30,11 +30,11 @@ from .shapes import check_bias, check_shapes
 Kernel = Literal["auto", "plain", "sdpa"]
 KERNELS: tuple[Kernel, ...] = get_args(Kernel)
 T = TypeVar("T")
-MaskLike = masks.Mask | Tensor | None  # what may be given as a mask
+MaskLike = masks.Mask | Tensor | None
 
 
 class NotFinite(Problem):
-    """NaN or infinity among the numbers that attention was given."""
+    """NaN or infinity in the inputs of attention."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class _Edit:
     with_call: bool
 
 
-# Known to the whole process, since `attend` is called deep inside models that know of neither and hand nothing through.
-_listeners: list[tuple[Callable[[Any], None], int]] = []  # who hears, and in which thread
-_edits: list[_Edit] = []  # of every thread
+# Global, since `attend` is called deep inside models that could not pass them through.
+_listeners: list[tuple[Callable[[Any], None], int]] = []  # callback, thread id
+_edits: list[_Edit] = []  # for all threads
 
 
 class Options(TypedDict, total=False):
-    """What `attend` takes beside q, k, v, the mask and `weights`."""
+    """Arguments of `attend` besides q, k, v, the mask and `weights`."""
 
     scale: float | None
     bias: Tensor | None
@@ -89,15 +89,15 @@ def attend(
     kernel: Kernel = "auto",
     name: str | None = None,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """softmax(softcap(q·kᵀ·scale) + bias, where mask allows)·v, by the fastest kernel that can.
+    """Return softmax(softcap(q·kᵀ·scale) + bias, where mask allows)·v, computed by the fastest suitable kernel.
 
-    q is (B, H, N, D); k and v are (B, G, M, D), G a divisor of H, never repeated in memory; v may have a width of its
-    own. `mask`: a mask of `qkv.masks` or a bool tensor, True = may attend; a row that may attend to nothing gives 0.
-    `scale` is 1/√D unless given. `softcap` bends scaled scores to ±softcap; `bias` is added after that, and where it is
-    −inf the pair is hidden. `sinks` (H,) takes a share of each row and gives nothing. `dropout` is applied as it is
-    given: pass 0 in eval. A NaN in what may be seen is refused (on a CPU, where looking is cheap).
+    q is (B, H, N, D); k and v are (B, G, M, D), G a divisor of H, never repeated in memory; v may have another width.
+    `mask` is a mask of `qkv.masks` or a bool tensor, True = may attend; a row that may attend to nothing gives 0.
+    `scale` defaults to 1/√D. `softcap` limits scaled scores to ±softcap by tanh; `bias` is added afterwards, and −inf in
+    it hides the pair. `sinks` (H,) are extra scores that add to each row's sum and have no value. `dropout` is always
+    applied: pass 0 in eval. NaN in visible inputs raises `NotFinite` (on a CPU, where the check is cheap).
 
-    Gives the output (B, H, N, Dv); with `weights=True` the pair (output, weights), the weights exact and before dropout.
+    Returns the output (B, H, N, Dv); with `weights=True` (output, weights), the weights exact and before dropout.
 
     >>> q = torch.eye(3).reshape(1, 1, 3, 3)
     >>> output, weights = attend(q, q, q, masks.causal(), weights=True)
@@ -108,7 +108,7 @@ def attend(
         raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(dropout))
     fast_path = not (weights or _listeners or _edits) and bias is softcap is sinks is scale is None and kernel == "auto"
     if fast_path and (causal := _direct_causal(q, k, v, mask)) is not None:
-        # The commonest calls go straight to the kernel: with one new token at a time, microseconds of Python show.
+        # Common calls go directly to the kernel: when decoding token by token, microseconds of Python matter.
         grouped = True if q.shape[1] != k.shape[1] else False  # a branch, so that a compiler sees a bool
         output = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=causal, enable_gqa=grouped)
         if torch.compiler.is_compiling() or output.device.type != "cpu" or math.isfinite(_probe(output.detach())):
@@ -131,7 +131,7 @@ def attend(
     if _edits:
         output, table = apply_edits(call, output, table)
     if type(output) is Tensor and output.device.type == "cpu" and not torch.compiler.is_compiling():
-        # With few keys the fused kernel takes a row of NaN scores for a hidden one and gives 0: there q and k are looked at.
+        # With few keys the fused kernel treats a row of NaN scores as hidden and returns 0, so q and k are checked too.
         whole = kernel == "plain" or (k.shape[2] >= 64 and parts is not None and len(parts) == 1)
         _check_finite(call, (output,) if whole else (output, q, k))
     return (output, table.to(q.dtype)) if weights and table is not None else output
@@ -147,7 +147,7 @@ def explain(
     kernel: Kernel = "auto",
     **options: Any,
 ) -> str:
-    """Which kernel `attend` would run on these arguments, and why, in one sentence, in the language spoken.
+    """Return which kernel `attend` would run on these arguments and why, as a sentence in the current language.
 
     >>> q = torch.zeros(1, 8, 1024, 64)
     >>> explain(q, q, q, masks.window(128))
@@ -162,7 +162,7 @@ def explain(
 
 
 def notify(call: Any) -> None:
-    """Hand a call, of an attention or of what stands in its place, to whoever records in this thread.
+    """Pass a call (a `Call` or a mixer's) to the listeners of this thread.
 
     >>> with record() as calls:
     ...     notify("a call")
@@ -176,9 +176,9 @@ def notify(call: Any) -> None:
 
 @contextmanager
 def listen(on_call: Callable[[Any], None]) -> Iterator[None]:
-    """Inside the block, `hear` is told what every `attend` of this thread received, as soon as its output is computed.
+    """Inside the block, call `on_call` with the `Call` of every `attend` of this thread, after its output is computed.
 
-    What it raises goes through the model to whoever called it: a forward pass can be stopped between two layers.
+    Exceptions of `on_call` propagate through the model, so a forward pass can be stopped between two layers.
 
     >>> q = torch.ones(1, 1, 2, 4)
     >>> with listen(print):
@@ -191,7 +191,7 @@ def listen(on_call: Callable[[Any], None]) -> Iterator[None]:
 
 @contextmanager
 def registered(entries: list[T], entry: T) -> Iterator[None]:
-    """Inside the block, `among` has one more; it is taken out by identity, since an outer one may be equal."""
+    """Append an entry for the duration of the block. Removed by identity, since an outer one may be equal."""
     entries.append(entry)
     try:
         yield
@@ -201,9 +201,9 @@ def registered(entries: list[T], entry: T) -> Iterator[None]:
 
 @contextmanager
 def record() -> Iterator[list[Call]]:
-    """Collect what every `attend` of this thread inside the block receives, in order.
+    """Collect the `Call` of every `attend` of this thread inside the block, in order.
 
-    The tensors are the caller's own: writing into them later (resetting a cache and filling it again) changes them.
+    The tensors are references: writing into them later (refilling a cache after a reset) changes the recorded calls.
 
     >>> q = torch.ones(1, 1, 2, 4)
     >>> with record() as calls:
@@ -224,11 +224,11 @@ def replace_weights(
     heads: Sequence[int] | None = None,
     with_call: bool = False,
 ) -> Iterator[None]:
-    """Inside the block, the weights of these heads (all by default) of calls with this name (any) pass through `change`.
+    """Inside the block, apply `change` to the weights of these heads (default: all) of calls with this name (default: any).
 
-    `change` gets (B, heads, N, M) and gives the same shape back; the output follows from what it gives, without dropout.
-    With `with_call` it gets the `Call` of these heads too, which knows the mask. A number instead of a function: weights,
-    and so the output, times that, which needs no weights to be computed. Several edits of one head apply one after the other.
+    `change` takes weights (B, heads, N, M) and returns the same shape; the output is computed from the result, without
+    dropout. With `with_call` it also takes the `Call` of these heads, which has the mask. A number instead of a function
+    multiplies weights and output, which needs no weights. Several edits of a head apply in order.
 
     >>> q = torch.ones(1, 2, 2, 4)
     >>> with replace_weights(torch.zeros_like, heads=[1]):
@@ -240,7 +240,7 @@ def replace_weights(
 
 
 def _direct_causal(q: Tensor, k: Tensor, v: Tensor, mask: MaskLike) -> bool | None:
-    """Is this a call that SDPA knows as it is, and then with its causal mask or without? None: no, or not surely."""
+    """Return `is_causal` if SDPA can run this call directly; None if it can't or that is not certain."""
     if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor or q.ndim != 4 or k.ndim != 4:
         return None
     n, m = q.shape[2], k.shape[2]
@@ -303,7 +303,7 @@ def _checked_call(
 def _choose_kernel(
     call: Call, weights: bool, kernel: Kernel
 ) -> tuple[Kernel, list[pieces.Rectangle] | None, Callable[[], Message]]:
-    """(kernel, the pieces to run it on or None for the whole, why: worded only when somebody asks)."""
+    """Return (kernel, the pieces to run it on or None for the whole, a function that returns the reason)."""
     if kernel not in KERNELS:
         raise unknown("kernel", kernel, KERNELS)
     batch, _, n, _ = call.q.shape
@@ -327,8 +327,8 @@ def _choose_kernel(
     def written_out() -> Message:
         return Message("with {mask} written out as {n}×{m}", mask=repr(call.mask), n=n, m=m)
 
-    # Reading lengths means waiting for the device and would break a compiled graph, and a loop over pieces would be
-    # compiled anew for every length: there a mask that the kernel doesn't know by itself is written out.
+    # Off the CPU, reading lengths waits for the device; it also breaks a compiled graph, and a loop over pieces would be
+    # recompiled for every length. Masks without a native kernel are written out in these cases.
     free = call.q.device.type == "cpu" and not compiling
     parts = pieces.plan(call.mask, batch, n, m) if free else pieces.native_piece(call.mask, n, m)
     if parts is None or all(p.cols[0] == p.cols[1] for p in parts):
@@ -354,7 +354,7 @@ def _choose_kernel(
 
 
 def _flash_causal(call: Call, parts: list[pieces.Rectangle] | None) -> bool | None:
-    """Is this one run of the flash kernel over all queries and keys, and then a causal one? None: it isn't."""
+    """Return `is_causal` if this is a single run of the flash kernel over all queries and keys, else None."""
     n, m = call.q.shape[2], call.k.shape[2]
     if parts is None or len(parts) != 1 or parts[0].band is not None or call.v.shape[3] != call.q.shape[3]:
         return None
@@ -365,7 +365,7 @@ def _flash_causal(call: Call, parts: list[pieces.Rectangle] | None) -> bool | No
 
 
 def _mask_and_bias(call: Call) -> Tensor | None:
-    """Mask and bias as one tensor for SDPA: bool where there is no bias, else floats with −inf."""
+    """Return mask and bias as one tensor for SDPA: bool without a bias, else floats with −inf."""
     allowed = None if isinstance(call.mask, Full) else call.allowed()
     if call.bias is None:
         return allowed
@@ -375,11 +375,13 @@ def _mask_and_bias(call: Call) -> Tensor | None:
 
 
 def apply_edits(call: Any, output: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Let every edit that means this call, a `Call` or what stands in its place, change its heads' weights, and give the
-    output that follows. Weights are computed of heads alone that a function changes, where nobody has them all."""
+    """Return (output, weights) of a call (a `Call` or a mixer's) after the edits that match it.
+
+    If `weights` is None, only those of the heads that a function edits are computed.
+    """
     edits = [(edit, _edited_heads(edit, call.n_head)) for edit in _edits if edit.name is None or edit.name == call.name]
     changing = sorted({head for edit, heads in edits for head in heads if callable(edit.change)})
-    table, rows = weights, list(range(call.n_head))  # weights, and the heads they are of
+    table, rows = weights, list(range(call.n_head))  # weights, and their heads
     if weights is None and changing:
         rows = changing
         table = call.only(changing).table() if len(changing) < call.n_head else call.table()
@@ -387,7 +389,7 @@ def apply_edits(call: Any, output: Tensor, weights: Tensor | None) -> tuple[Tens
         index = torch.as_tensor(heads, device=output.device)
         inside = [head for head in heads if table is not None and head in rows]
         at = torch.as_tensor([rows.index(head) for head in inside], dtype=torch.long, device=output.device)
-        if not callable(edit.change):  # a head's output is so many times what its weights are
+        if not callable(edit.change):  # the output is linear in the weights
             output = output.index_copy(1, index, output[:, index] * edit.change)
             table = table if table is None else table.index_copy(1, at, table[:, at] * edit.change)
             continue
@@ -396,7 +398,7 @@ def apply_edits(call: Any, output: Tensor, weights: Tensor | None) -> tuple[Tens
         after = edit.change(before, call.only(heads)) if edit.with_call else edit.change(before)
         if after.shape != before.shape:
             raise Problem(
-                "an edit gave weights of {after}, it got {before}: keep the shape",
+                "an edit returned weights of shape {after} for {before}: keep the shape",
                 after=tuple(after.shape),
                 before=tuple(before.shape),
             )
@@ -406,24 +408,24 @@ def apply_edits(call: Any, output: Tensor, weights: Tensor | None) -> tuple[Tens
 
 
 def _edited_heads(edit: _Edit, n_head: int) -> list[int]:
-    """The heads that an edit means, of as many as there are."""
+    """Return the heads that an edit changes."""
     heads = list(range(n_head) if edit.heads is None else edit.heads)
     if any(not 0 <= h < n_head for h in heads):
         raise Problem(
-            "heads {heads} were to be edited, but there are {n_head}, numbered from 0", heads=heads, n_head=n_head
+            "an edit names heads {heads}, but there are {n_head}, numbered from 0", heads=heads, n_head=n_head
         )
     return heads
 
 
 def _check_finite(call: Call, tensors: tuple[Tensor, ...]) -> None:
-    """NaN comes out only if NaN (or infinity) went in: say where it is."""
+    """Raise `NotFinite` with the input at fault if these tensors hold NaN."""
     if math.isfinite(sum(_probe(tensor.detach()) for tensor in tensors)):
         return
     check_inputs_finite(call, ("q", "k", "v", "bias", "sinks"))
 
 
 def check_inputs_finite(call: Any, names: Sequence[str]) -> None:
-    """Refuse a call, of an attention or of what stands in its place, if one of these tensors isn't finite."""
+    """Raise `NotFinite` if one of these tensors of a call (a `Call` or a mixer's) isn't finite."""
     for what in names:
         tensor = getattr(call, what)
         if tensor is not None and (bad := ~torch.isfinite(tensor.detach())).any():
@@ -439,7 +441,7 @@ def check_inputs_finite(call: Any, names: Sequence[str]) -> None:
 
 
 def _probe(tensor: Tensor) -> float:
-    """A number that is not finite if any in the tensor isn't; the dot product with itself is the quickest on a CPU."""
+    """Return a number that is finite only if the tensor is. The dot product with itself is fastest on a CPU."""
     if tensor.is_contiguous() and tensor.dtype in (torch.float32, torch.float64):
         flat = tensor.view(-1)
         return torch.dot(flat, flat).item()

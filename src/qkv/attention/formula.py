@@ -1,11 +1,10 @@
-"""Scores and weights of any rectangle of an attention: the formula, once, for the plain road and for every view.
+"""Scores and weights of any rectangle of an attention call; used by the plain kernel and by every view.
 
-    scores    softcap(q·kᵀ·scale) + bias, −inf where a query may not look
-    weights   softmax of each row; a sink joins its sum and gives nothing; a row that may look at nothing is 0
+    scores    softcap(q·kᵀ·scale) + bias, −inf where a query may not attend
+    weights   softmax of each row; a sink adds to the sum and has no value; a row that may attend to nothing is 0
 
-Works on NumPy arrays without importing torch, and on torch tensors, with their gradients. The oracle (oracle.py) does not
-use it: what proves must not use what it proves. Where no gradient is wanted, tables are written over, since a fresh one
-costs more than the arithmetic in it.
+Works on NumPy arrays without importing torch, and on torch tensors with gradients. The oracle (oracle.py) does not use it,
+because tests compare the two. Without gradients, tables are overwritten: allocating one costs more than its arithmetic.
 
 B batch, H heads, G key/value heads (H is a multiple; head h reads group h // (H/G), as LLaMA does), N queries, M keys,
 D head width; R rows and C columns of a rectangle.
@@ -33,7 +32,7 @@ MASKED = float("-inf")  # the score of a pair that may not attend
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call:
-    """What one `attend` received: references, not copies.
+    """Arguments of one `attend` call: references, not copies.
 
     >>> import torch
     >>> from .masks import causal
@@ -58,11 +57,11 @@ class Call:
     bias: Tensor | None = None
     softcap: float | None = None
     sinks: Tensor | None = None
-    name: str | None = None  # which layer called, where the caller says
-    lse: Tensor | None = None  # (B, H, N): log Σ e^score of every row, where the kernel left it
+    name: str | None = None  # of the layer that called
+    lse: Tensor | None = None  # (B, H, N): log Σ e^score of every row, if the kernel returned it
 
     def weights(self, heads: Sequence[int] | None = None) -> Tensor:
-        """The exact weights of these heads (all by default), before dropout: (B, heads, N, M)."""
+        """Return the exact weights of these heads (default: all) before dropout, (B, heads, N, M)."""
         import torch
 
         with torch.no_grad():
@@ -70,20 +69,20 @@ class Call:
 
     @property
     def n_head(self) -> int:
-        """Heads of queries; those of a group share keys and values."""
+        """Number of query heads; the heads of a group share keys and values."""
         return self.q.shape[1]
 
     def table(self) -> Tensor:
-        """The weights as edits get them, with their gradient: (B, H, N, M)."""
+        """Return the weights with their gradient, as passed to edits: (B, H, N, M)."""
         return weights(self)
 
     def applied(self, table: Tensor, heads: Sequence[int]) -> Tensor:
-        """The output of these heads if such a table were their weights, (B, heads, N, Dv)."""
+        """Return the output of these heads for the weights in `table`, (B, heads, N, Dv)."""
         per_kv = self.n_head // self.k.shape[1]
         return mix(table, self.v[:, [head // per_kv for head in heads]], table.dtype)
 
     def only(self, heads: Sequence[int] | None = None, items: Sequence[int] | None = None) -> Call:
-        """The same call with these heads alone, and these items of the batch; all where nothing is said."""
+        """Return the call restricted to these heads and batch items (default: all)."""
         per_kv = self.q.shape[1] // self.k.shape[1]
         keys = None if heads is None else [head // per_kv for head in heads]
         bias = _with_four_axes(self.bias)
@@ -103,18 +102,18 @@ class Call:
         )
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Call:
-        """The same call with q, k, v, bias and sinks changed alike: moved, cast, detached."""
+        """Return the call with `change` (move, cast, detach) applied to q, k, v, bias and sinks."""
         q, k, v = change(self.q), change(self.k), change(self.v)
         bias, sinks = (None if t is None else change(t) for t in (self.bias, self.sinks))
         lse = None if self.lse is None or q.dtype != self.q.dtype else change(self.lse)  # exact as q and k are
         return replace(self, q=q, k=k, v=v, bias=bias, sinks=sinks, lse=lse)
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """The mask of a rectangle written out: bool, broadcasts to (B, H, R, C)."""
+        """Return the mask of a rectangle as a bool tensor that broadcasts to (B, H, R, C)."""
         return _mask_array(self.mask, self.q, self.k.shape[2], rows, cols)
 
     def added(self, rows: Span = None, cols: Span = None) -> Tensor | None:
-        """The bias of a rectangle: broadcasts to (B, H, R, C)."""
+        """Return the bias of a rectangle, which broadcasts to (B, H, R, C), or None."""
         bias = _with_four_axes(self.bias)
         if bias is None:
             return None
@@ -128,7 +127,7 @@ class Call:
 
 
 def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = MASKED) -> Tensor:
-    """Scaled, capped, biased and masked: (B, H, R, C), in float32 or better; `hidden` where a query may not look.
+    """Return the masked scores (B, H, R, C) in float32 or better; `hidden` where a query may not attend.
 
     >>> q = np.eye(2)[None, None]
     >>> scores(Call(q, 4 * q, q, Band(None, 0), 0.5), rows=[0, 1], cols=slice(0, 2))[0, 0].tolist()
@@ -138,13 +137,14 @@ def scores(call: Call, rows: Span = None, cols: Span = None, *, hidden: float = 
 
 
 def weights(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
-    """Exact shares, (B, H, R, C), of rows over columns that hold all keys they may see; all of them by default.
+    """Return the exact weights (B, H, R, C); `cols` must contain all keys that the rows may attend to.
 
     >>> q = np.eye(2)[None, None]
     >>> weights(Call(q, q, q, Band(None, -1), 1.0)).tolist()
     [[[[0.0, 0.0], [1.0, 0.0]]]]
     """
-    # Not −inf: a row of nothing else would be NaN, and so would its gradient. It is uniform now, and put to 0 below.
+    # Hidden scores are the lowest finite number: with −inf a fully hidden row and its gradient would be NaN. Such a row is
+    # uniform after the softmax and set to 0 below.
     table, empty_rows = _masked_scores(call, rows, cols, None)
     in_place = _can_overwrite(table)
     shares = softmax(table, call.sinks, in_place=in_place)
@@ -152,32 +152,32 @@ def weights(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
 
 
 def softmax(scores: A, sinks: A | None = None, *, in_place: bool = False) -> A:
-    """Each row's shares; `sinks` (H,), of scores (…, H, R, C), joins the sum of a row and is left out.
+    """Return the softmax of each row of scores (…, H, R, C); `sinks` (H,) add to the sum and are dropped.
 
-    With `own` the scores may be written over.
+    With `in_place` the scores may be overwritten.
     """
     if scores.shape[-1] == 0:
         return scores
     if isinstance(scores, np.ndarray):
         top = scores.max(-1, keepdims=True)
-        shares = np.exp(scores - top)  # the same shares, and nothing overflows
+        shares = np.exp(scores - top)  # same weights, no overflow
         shares /= shares.sum(-1, keepdims=True)
         return shares if sinks is None else shares * sink_factor(top - np.log(shares.max(-1, keepdims=True)), sinks)
     import torch
 
     if sinks is None:
         return torch.softmax(scores, -1, out=scores if in_place else None)
-    if not in_place:  # with a graph one more column is the quickest, forward and backward
+    if not in_place:  # with gradients, an extra column is fastest forward and backward
         column = sinks.to(scores.dtype).reshape(-1, 1, 1).expand(*scores.shape[:-1], 1)
         return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
-    # log Σe^s = s − log(its share) for any s of the row, say the largest: no second table is made.
+    # log Σe^s = s − log(weight of s) for any s of the row; the largest is used. This needs no second table.
     top = scores.amax(-1, keepdim=True)
     shares = torch.softmax(scores, -1, out=scores)
     return shares.mul_(sink_factor(top - shares.amax(-1, keepdim=True).log(), sinks))
 
 
 def mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
-    """weights·v with v shared by the heads of a group: (B, H, N, Dv)."""
+    """Return weights·v, (B, H, N, Dv), with v shared by the heads of a group."""
     batch, n_head, n, m = weights.shape
     rows = weights.reshape(batch, v.shape[1], n_head // v.shape[1] * n, m)
     with no_autocast(weights):
@@ -185,7 +185,7 @@ def mix(weights: Tensor, v: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def sink_factor(total: A, sinks: A) -> A:
-    """What sinks (H,) leave to rows whose log Σe^s is `total`, (…, H, R, 1): Σe^s / (Σe^s + e^sink)."""
+    """Return Σe^s / (Σe^s + e^sink) for sinks (H,) and rows whose log Σe^s is `total`, (…, H, R, 1)."""
     over = total - sinks.reshape(-1, 1, 1)
     if isinstance(over, np.ndarray):
         return np.exp(-np.logaddexp(0, -over))
@@ -193,12 +193,12 @@ def sink_factor(total: A, sinks: A) -> A:
 
 
 def lse(call: Call, rows: Span = None, cols: Span = None) -> Tensor:
-    """log Σ e^score of every row, a sink included, (B, H, R); −inf for a row that may see nothing."""
+    """Return log Σ e^score of every row, sinks included, (B, H, R); −inf for a row that may attend to nothing."""
     return _log_sum(scores(call, rows, cols), call.sinks)
 
 
 def visible_keys(mask: Mask, n: int, m: int, rows: slice) -> slice:
-    """From the first key to the last that these of n queries can see at all, as far as bands of the mask tell.
+    """Return the keys that rows `rows` of n queries can attend to, according to the bands of the mask.
 
     >>> visible_keys(Band(2, 0), 9, 9, slice(4, 6)), visible_keys(Band(None, 0), 9, 4, slice(0, 3))
     (slice(2, 6, None), slice(0, 0, None))
@@ -214,7 +214,7 @@ def visible_keys(mask: Mask, n: int, m: int, rows: slice) -> slice:
 
 
 def take(table: A, span: Span, axis: int) -> A:
-    """Some of an axis, given as a slice or as numbers; all where nothing is said. A slice and a single one aren't copied."""
+    """Select from an axis by slice or indices (None: all). Slices and single indices are views."""
     if span is None:
         return table
     if not isinstance(span, slice) or span.step not in (None, 1):
@@ -224,7 +224,7 @@ def take(table: A, span: Span, axis: int) -> A:
 
 
 def span_indices(span: Span, size: int) -> range | list[int]:
-    """The numbers of what a span takes of an axis of this size."""
+    """Return the indices that a span selects from an axis of this size."""
     if span is None:
         return range(size)
     if isinstance(span, slice):
@@ -237,13 +237,13 @@ def span_indices(span: Span, size: int) -> range | list[int]:
 
 
 def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> tuple[Tensor, Tensor | None]:
-    """Scores (B, H, R, C), with `hidden` (None: the lowest number there is) where a query may not look, and the rows that
-    may look at nothing, (B', H', R, 1), or None where every row surely sees something."""
+    """Return scores (B, H, R, C), `hidden` (None: the lowest finite number) where masked, and a bool table (B', H', R, 1)
+    of the rows that may attend to nothing; None if there are surely none."""
     q, k = _upcast(take(call.q, rows, 2)), _upcast(take(call.k, cols, 2))
     batch, heads, r, width = q.shape
     groups, c = k.shape[1:3]
     with no_autocast(q):
-        folded = (q * call.scale).reshape(batch, groups, heads // groups * r, width)  # a group's heads share its keys
+        folded = (q * call.scale).reshape(batch, groups, heads // groups * r, width)  # the heads of a group share keys
         table = (folded @ k.swapaxes(-1, -2)).reshape(batch, heads, r, c)
     if call.softcap is not None:
         capped = table / call.softcap
@@ -272,8 +272,10 @@ def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> 
 
 
 def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
-    """The keys that not all of these rows may see, as (columns of the rectangle, keys), where the mask is a band and a
-    block of rows is asked for: then they are few, its edges, and every row sees the keys between them. None otherwise."""
+    """Return the keys that only some of these rows may attend to, as (columns of the rectangle, keys).
+
+    Only for band masks and a block of rows, where they are the few keys at the edges of the band; None otherwise.
+    """
     if not isinstance(rows, slice) or not (cols is None or isinstance(cols, slice)):
         return None
     rules = [rule for rule in call.mask.terms() if not isinstance(rule, Full)]
@@ -294,11 +296,8 @@ def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]]
     return [(slice(part.start - keys.start, part.stop - keys.start), part) for part in edges]
 
 
-# NumPy and torch have other words for the same.
-
-
 def _mask_array(mask: Mask, q: A, m: int, rows: Span, cols: Span) -> A:
-    """The mask of a rectangle for such queries, over m keys."""
+    """Return the mask of a rectangle for queries q over m keys."""
     batch, heads, n, _ = q.shape
     if isinstance(q, np.ndarray):
         return mask.array(n, m, batch=batch, heads=heads, rows=rows, cols=cols)
@@ -306,7 +305,7 @@ def _mask_array(mask: Mask, q: A, m: int, rows: Span, cols: Span) -> A:
 
 
 def _log_sum(scores: A, sinks: A | None) -> A:
-    """log Σ e^score along the last axis, a sink included."""
+    """Return log Σ e^score along the last axis, sinks included."""
     if isinstance(scores, np.ndarray):
         total = np.logaddexp.reduce(scores, -1)
         return total if sinks is None else np.logaddexp(total, sinks[:, None])
@@ -319,7 +318,7 @@ def _tanh(table: A) -> A:
 
 
 def _upcast(table: A) -> A:
-    """Half precision overflows at 65,504 and a score is a sum of D products: sum and softmax in float32."""
+    """Return half-precision tables as float32: float16 overflows at 65,504, and a score is a sum of D products."""
     if isinstance(table, np.ndarray):
         return table.astype(np.float32) if table.dtype == np.float16 else table
     return table if table.dtype.itemsize > 2 else table.float()
@@ -334,7 +333,7 @@ def _lowest(table: A) -> float:
 
 
 def no_autocast(table: A) -> AbstractContextManager[object]:
-    """Autocast would bring a product back to half precision; meta tensors have none."""
+    """Disable autocast, which would cast a product back to half precision."""
     if isinstance(table, np.ndarray) or table.is_meta:
         return nullcontext()
     import torch
@@ -344,7 +343,7 @@ def no_autocast(table: A) -> AbstractContextManager[object]:
 
 
 def _can_overwrite(table: A) -> bool:
-    """May a table made here be written over? Not where a gradient may want it."""
+    """True if a new table may be overwritten because no gradient needs it."""
     if isinstance(table, np.ndarray):
         return True
     import torch
@@ -360,7 +359,7 @@ def _fill(table: A, where: A, value: float, in_place: bool) -> A:
 
 
 def _all(table: A) -> bool:
-    """Surely all True: looking would wait for a device and break a compiled graph."""
+    """True if all values are known to be True; False on devices, where reading them would wait, and while compiling."""
     if not isinstance(table, np.ndarray):
         import torch
 
@@ -370,7 +369,7 @@ def _all(table: A) -> bool:
 
 
 def _with_four_axes(bias: A | None) -> A | None:
-    """A bias with all four axes."""
+    """Return a bias with all four axes."""
     return None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
 
 

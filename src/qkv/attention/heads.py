@@ -1,4 +1,4 @@
-"""Attention as a module: one head to learn from, many heads to build with.
+"""Attention modules: `SelfAttention` with one head, for learning, and `MultiHeadAttention`, for building models.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
 """
@@ -28,7 +28,7 @@ POSITIONS: dict[PositionKind, Callable[[int, int], nn.Module]] = {
     "alibi": lambda n_head, head_width: ALiBi(n_head),
     "relative": lambda n_head, head_width: Relative(n_head),
 }
-NORMS: dict[str, Callable[..., nn.Module]] = {  # of a width, and an eps
+NORMS: dict[str, Callable[..., nn.Module]] = {  # called with (width, eps)
     "rms": RMSNorm,
     "rms-centred": CentredRMSNorm,
     "layer": nn.LayerNorm,
@@ -36,7 +36,7 @@ NORMS: dict[str, Callable[..., nn.Module]] = {  # of a width, and an eps
 
 
 class SelfAttention(nn.Module):
-    """One head of self-attention as one would write it by hand; gives output and weights.
+    """A single head of self-attention; returns output and weights.
 
     >>> output, weights = SelfAttention(6, d_k=4)(torch.randn(2, 5, 6))
     >>> output.shape, weights.shape
@@ -58,24 +58,24 @@ class SelfAttention(nn.Module):
         output, weights = attend(q, k, v, mask, weights=True)
         return output[:, 0], weights[:, 0]
 
-    if TYPE_CHECKING:  # nn.Module calls forward and says Any
+    if TYPE_CHECKING:  # nn.Module.__call__ returns Any
         __call__ = forward
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention for self, causal and cross use; MHA, GQA and MQA are one class by `n_kv_head`.
+    """Multi-head attention for self-, causal and cross-attention; `n_kv_head` selects MHA, GQA or MQA.
 
     width         C, of the input and the output
-    n_kv_head     G: heads of keys and values, shared by groups of query heads; n_head if not given, 1 is MQA
-    head_width    D: width / n_head if not given
-    bias          True, False, "qkv": none on the output, or "out": only there
-    memory_width  the width of `memory`, where keys and values come from another model
-    position      "rotary", "alibi", "relative", or such a module of one's own (shared between layers, say); it acts in
-                  self-attention, a memory has no common line of positions with x
-    qk_norm       "rms", "rms-centred" or "layer": normalise each head's q and k before positions
-    gate          multiply each head's output by σ(W_g·x), number by number, before it is projected, as Qwen3-Next does
-    window        int or (left, right): on top of any mask, as masks.window
-    dropout       on the weights, while training
+    n_kv_head     G: heads of keys and values, shared by groups of query heads; default n_head, 1 is MQA
+    head_width    D: default width / n_head
+    bias          True, False, "qkv" (none on the output) or "out" (only on the output)
+    memory_width  width of `memory`, if it isn't `width`
+    position      "rotary", "alibi", "relative", or such a module (shared between layers, say); for self-attention only,
+                  since positions of x and of a memory can't be compared
+    qk_norm       "rms", "rms-centred" or "layer": normalise q and k of each head before positions
+    gate          multiply the output of each head by σ(W_g·x), elementwise, before the projection, as in Qwen3-Next
+    window        int or (left, right): added to any mask, as masks.window
+    dropout       on the weights, in training
 
     >>> mha = MultiHeadAttention(64, 8, n_kv_head=2, position="rotary")
     >>> x = torch.randn(2, 5, 64)
@@ -184,10 +184,10 @@ class MultiHeadAttention(nn.Module):
         at: Positions | None = None,
         weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """x (B, N, C) looks at itself, or at `memory` (B, M, ·); gives (B, N, C), with weights also (B, H, N, M).
+        """Attend from x (B, N, C) to itself, or to `memory` (B, M, ·); return (B, N, C), and with weights (B, H, N, M).
 
-        With a cache, x is only the new tokens, and what it keeps carries no gradient; for cross-attention the memory's
-        keys are computed once and kept. `at` says where the tokens of x stand, if not one after the other.
+        With a cache, x is only the new tokens, and cached keys have no gradient; for cross-attention the keys of the
+        memory are computed once. `at` is the position of the tokens of x, if they aren't consecutive.
         """
         check_input("x", x, self.width)
         if isinstance(mask, Tensor) and mask.is_floating_point() and mask.shape[-1] == self.width:
@@ -251,7 +251,7 @@ class MultiHeadAttention(nn.Module):
         return (x if norm is None else norm(x)).transpose(1, 2)  # (B, H, N, D)
 
     def _from_itself(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k and v of x; while training by one product instead of three, forwards and twice backwards."""
+        """Return q, k and v of x; in training by one matrix product instead of three."""
         projections = (self.q, self.k, self.v)
         if torch.is_grad_enabled() and all(type(part) is nn.Linear for part in projections):
             bias = None if self.q.bias is None else torch.cat([part.bias for part in projections])
@@ -267,7 +267,7 @@ class MultiHeadAttention(nn.Module):
         if cache is None:
             return self._split_keys_values(self.k(memory), self.v(memory))  # (B, G, M, D) both
         if not isinstance(cache, KVCache):
-            raise Problem("a memory is seen whole: cross-attention needs a KVCache, not one that forgets")
+            raise Problem("cross-attention needs a KVCache: a WindowCache drops keys of the memory")
         if cache.memory is None:
             cache.append(*self._split_keys_values(self.k(memory), self.v(memory)))
             cache.memory = memory.shape[1]
@@ -284,9 +284,9 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
-        """The same attention with the same weights, from PyTorch's own module; ours is always batch first.
+        """Convert PyTorch's module, with its weights; the result is batch first.
 
-        Masks differ: PyTorch's True means "may not"; `masks.from_torch_mha` reads them.
+        In PyTorch's masks True means "may not attend"; `masks.from_torch_mha` converts them.
 
         >>> theirs = nn.MultiheadAttention(8, 2, batch_first=True).eval()
         >>> ours, x = MultiHeadAttention.from_torch(theirs).eval(), torch.randn(1, 3, 8)
@@ -318,7 +318,7 @@ class MultiHeadAttention(nn.Module):
         return ours
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """The same weights in PyTorch's own module (batch first), where it can express them.
+        """Convert to PyTorch's module (batch first); raise if it can't express this attention.
 
         >>> ours, x = MultiHeadAttention(8, 2).eval(), torch.randn(1, 3, 8)
         >>> bool(torch.allclose(ours.to_torch().eval()(x, x, x)[0], ours(x), atol=1e-6))
@@ -353,14 +353,14 @@ class MultiHeadAttention(nn.Module):
 
 
 def look_up(what: str, word: K, table: Mapping[K, T]) -> T:
-    """The entry of that name; a wrong word's error lists the right ones and the nearest."""
+    """Return the entry of that name; the error for an unknown name lists the known ones and the nearest."""
     if word in table:
         return table[word]
     raise unknown(what, word, table)
 
 
 def check_sizes(**sizes: Any) -> None:
-    """Refuse a size that no layer has, before PyTorch speaks of its own; None is one that isn't given.
+    """Raise if a size is not a positive whole number; None is allowed.
 
     >>> check_sizes(width=8, n_head=-2)
     Traceback (most recent call last):
@@ -373,7 +373,7 @@ def check_sizes(**sizes: Any) -> None:
 
 
 def check_input(name: str, x: Tensor, width: int) -> None:
-    """Refuse what isn't (batch, tokens, width)."""
+    """Raise if x is not (batch, tokens, width)."""
     if x.ndim != 3 or x.shape[2] != width:
         raise Problem(
             "{name} is {shape}: it needs (batch, tokens, {width})", name=name, shape=tuple(x.shape), width=width

@@ -1,11 +1,11 @@
-"""Multi-head latent attention (MLA): keys and values are rebuilt from one small vector per token, and only that is kept.
+"""Multi-head latent attention (MLA): keys and values are computed from a small vector per token, the only one cached.
 
-    c = norm(x·W_c)              the latent, `rank` numbers per token: what the cache holds
+    c = norm(x·W_c)              the latent, `rank` numbers per token: stored in the cache
     k = [c·W_k ; rotary(x·W_r)]  per head D numbers from the latent, plus `rope_width` shared by all heads
     v = c·W_v
 
-Since q·(c·W_k) = (q·W_kᵀ)·c, one can move W_k to the query and W_v behind the sum and attend to the latents directly:
-one shared "head" of keys, nothing rebuilt. That is the absorbed path; it equals the plain one and suits decoding.
+Since q·(c·W_k) = (q·W_kᵀ)·c, W_k can be applied to the query and W_v after the sum, so that queries attend to the latents
+directly: one shared "head" of keys. This is the absorbed path. It equals the plain one and is faster for decoding.
 
 B batch, H heads, N queries, M keys, D head width (without rotary), R rank, C model width.
 """
@@ -74,7 +74,7 @@ class LatentAttention(nn.Module):
         self.rotary = Rotary(rope_width, base, scaling=scaling, interleaved=True)
 
     def new_cache(self, batch: int, capacity: int, **where: Any) -> KVCache:
-        """A cache for the latent and the rotary key alone: rank + rope_width numbers per token, for all heads."""
+        """Return a cache for the latent and the rotary key: rank + rope_width numbers per token for all heads."""
         return KVCache(batch, 1, capacity, self.rank + self.rope_width, value_width=0, **where)
 
     def forward(
@@ -87,9 +87,9 @@ class LatentAttention(nn.Module):
         weights: bool = False,
         absorbed: bool | None = None,
     ) -> Any:
-        """x (B, N, C) → (B, N, C); `absorbed` chooses the path, by default absorbed for single tokens with a cache.
+        """x (B, N, C) → (B, N, C); `absorbed` selects the path, by default absorbed for single tokens with a cache.
 
-        `at` says where the tokens of x stand, if not one after the other.
+        `at` is the position of the tokens of x, if they aren't consecutive.
         """
         check_input("x", x, self.width)
         n = x.shape[1]

@@ -1,7 +1,7 @@
 """Masks as rules over index arithmetic (batch, head, query, key) → bool, and their algebra. True = may attend.
 
-A rule can be asked about any rectangle without the rest being built, combined with `&`, `|`, `~`, and limited to places,
-items and heads. The elementary rules are in rules.py, the names people call (`causal()`, `window(…)`, …) in masks.py.
+A rule can be evaluated on any rectangle, combined with `&`, `|`, `~`, and restricted to positions, items and heads.
+The elementary rules are in rules.py, the public functions (`causal()`, `window(…)`, …) in masks.py.
 
 B batch, H heads, N queries, M keys. Works on NumPy arrays without importing torch, and on torch tensors.
 """
@@ -34,17 +34,17 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": oper
 
 @dataclass(frozen=True)
 class Cells(Generic[A]):
-    """The places a mask is asked about: index arrays that broadcast to (B, H, N, M), of NumPy or of torch."""
+    """The cells where a mask is evaluated: NumPy or torch index arrays that broadcast to (B, H, N, M)."""
 
     b: A
     h: A
-    i: A  # which query
-    j: A  # which key
-    row: A  # the query's position among the keys
-    col: A  # the key's position
+    i: A  # query index
+    j: A  # key index
+    row: A  # position of the query among the keys
+    col: A  # position of the key
 
     def convert(self, values: TableLike) -> A:
-        """Stored values (lengths, ids, …) as the same kind of array, on the same device, as the indices."""
+        """Return stored values (lengths, ids, …) in the array type and on the device of the indices."""
         if isinstance(self.i, np.ndarray):
             return to_numpy(values)
         import torch
@@ -53,31 +53,31 @@ class Cells(Generic[A]):
 
 
 def broadcast_index(index: A, size: int) -> A:
-    """The index into an axis of that size, where an axis of one serves everybody."""
+    """Return the index into an axis of this size; an axis of size 1 broadcasts."""
     return index * 0 if size == 1 else index
 
 
 class Mask(InNotebook):
-    """Base of all masks: subclasses say in `allows` which pairs may attend."""
+    """Base class of masks. Subclasses define in `allows` which pairs may attend."""
 
-    batched = False  # does the rule differ between items of a batch?
-    headed = False  # … between heads?
-    is_table = False  # is it a table, whose size holds wherever queries and keys stand?
+    batched = False  # True if the rule differs between batch items
+    headed = False  # True if it differs between heads
+    is_table = False  # True for a table of fixed size, whatever the positions of queries and keys
 
     def allows(self, cells: Cells[A]) -> A:
         raise NotImplementedError
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
-        """Refuse sizes that don't fit what the mask was made from."""
+        """Raise if the mask doesn't fit these sizes."""
 
     def size(self) -> tuple[int, int, int, int]:
-        """(batch, heads, N, M) to draw when nobody says; a rule without a size of its own is drawn at 8×8."""
+        """Return the default (batch, heads, N, M) for drawing; 8×8 for rules without a size."""
         return 1, 1, 8, 8
 
     def array(
         self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, rows: Span = None, cols: Span = None
     ) -> NDArray[np.bool_]:
-        """The mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols).
+        """Return the mask of n queries and m keys as a NumPy array that broadcasts to (batch, heads, rows, cols).
 
         >>> from .masks import causal
         >>> causal().array(2).tolist()
@@ -100,7 +100,7 @@ class Mask(InNotebook):
         cols: Span = None,
         device: torch.device | str | None = None,
     ) -> torch.Tensor:
-        """The same as a torch tensor: what kernels that take a bool mask want.
+        """Return the mask as a bool tensor.
 
         >>> from .masks import causal
         >>> causal().tensor(2)
@@ -114,7 +114,7 @@ class Mask(InNotebook):
         return self.allows(self._cells(torch, n, m, batch, heads, rows, cols, device=device))
 
     def additive(self, n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **where: Any) -> torch.Tensor:
-        """The same as a float tensor of 0 and −inf: what kernels that add their mask want.
+        """Return the mask as a float tensor of 0 and −inf, to be added to scores.
 
         >>> from .masks import causal
         >>> causal().additive(2)
@@ -146,15 +146,15 @@ class Mask(InNotebook):
         return Cells(b, h, i, j, row=i + (m - n), col=j)
 
     def terms(self) -> tuple[Mask, ...]:
-        """The rules that must all hold; a plain mask is its own only one."""
+        """Return the rules that must all hold; for most masks just the mask itself."""
         return (self,)
 
     def placed(self, queries: TableLike, keys: TableLike | None = None) -> Mask:
-        """The same rule for queries at these positions, (N,) or (B, N), over keys at these, −1 for an empty place."""
+        """Return the rule for queries and keys at these positions, (N,) or (B, N); −1 marks an empty cache slot."""
         return Positioned(self, queries, keys)
 
     def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
-        """The same rule for these items of the batch and these heads alone; all where nothing is said."""
+        """Return the rule for these batch items and heads (default: all)."""
         items, heads = items if self.batched else None, heads if self.headed else None
         return self if items is None and heads is None else Subset(self, items, heads)
 
@@ -180,9 +180,9 @@ class Mask(InNotebook):
         return self.draw(n, m, batch=batch, heads=heads)
 
     def draw(self, n: int, m: int | None = None, *, batch: int = 1, heads: int = 1, most: int = 48) -> str:
-        """The mask as text: ■ may attend, · may not; beyond `most` tokens each mark stands for a block, shaded.
+        """Return the mask as text: ■ may attend, · may not. Beyond `most` tokens each mark is a shaded block.
 
-        Items of a batch, and heads, where they differ, are drawn one below the other.
+        Batch items and heads that differ are drawn below each other.
 
         >>> from .masks import causal
         >>> print(causal().draw(3))
@@ -239,7 +239,7 @@ class Positioned(Mask):
 
 
 class Subset(Mask):
-    """A rule asked about some items and some heads, which count from 0 here."""
+    """A rule restricted to some items and heads, which are renumbered from 0."""
 
     def __init__(self, rule: Mask, items: Sequence[int] | None, heads: Sequence[int] | None) -> None:
         self.rule = rule
@@ -306,7 +306,9 @@ class And(Combination):
         return self.rules
 
     def only(self, items: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> Mask:
-        return And(tuple(rule.only(items, heads) for rule in self.rules))  # its bands stay in sight
+        return And(
+            tuple(rule.only(items, heads) for rule in self.rules)
+        )  # an And, so that kernels still find its bands
 
 
 class Or(Combination):
@@ -334,7 +336,7 @@ class Not(Mask):
 def combine(kind: type[Combination], a: Mask, b: Mask) -> Mask:
     if not isinstance(b, Mask):
         raise TypeError(f"a mask combines with masks, not with {type(b).__name__}; write masks.dense(tensor)")
-    neutral = kind is And  # everything & x is x; everything | x is everything
+    neutral = kind is And  # full & x is x; full | x is full
     if isinstance(a, Full):
         return b if neutral else a
     if isinstance(b, Full):
@@ -348,7 +350,7 @@ def combine(kind: type[Combination], a: Mask, b: Mask) -> Mask:
 
 
 def _surely_equal(a: Mask, b: Mask) -> bool:
-    """Surely the same rule; tensors are compared by identity, since looking into them waits for their device."""
+    """True if two rules are known to be equal. Tensors are compared by identity: reading them would wait for the device."""
     if a is b:
         return True
     values = [value for rule in (a, b) for value in vars(rule).values()]
@@ -365,7 +367,7 @@ def _marks(allowed: NDArray[np.bool_], most: int) -> list[str]:
 
 
 def as_array(array: TableLike) -> Table:
-    """A tensor as it is; anything else as a NumPy array (as a tensor while torch compiles, which knows no NumPy)."""
+    """Return tensors unchanged and anything else as a NumPy array (as a tensor while torch compiles)."""
     if is_tensor(array):
         return array
     torch = sys.modules.get("torch")

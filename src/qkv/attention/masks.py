@@ -1,10 +1,10 @@
-"""Who may look at whom. True = may attend, here and everywhere in qkv.
+"""Masks: which query may attend to which key. True = may attend, here and everywhere in qkv.
 
-A mask is a rule over index arithmetic (batch, head, query, key) → bool, so it can be evaluated on any rectangle
-without building the rest, drawn, combined with `&`, `|`, `~`, and lowered to whatever a kernel wants.
+A mask is a rule over index arithmetic (batch, head, query, key) → bool. It can be evaluated on any rectangle, drawn,
+combined with `&`, `|`, `~`, and converted to the format of any kernel.
 
-Queries stand at the end of the keys (lower-right): with N queries and M keys, query i is at position i + M − N, so
-the last query sees every key. That is what a cache needs; for N = M it is the usual triangle.
+Queries are aligned to the end of the keys (lower-right): with N queries and M keys, query i is at position i + M − N, so
+the last query sees every key, as a cache needs. For N = M it is the usual triangle.
 
 >>> print(causal() & window(2))
 ■ · · · · · · ·
@@ -16,7 +16,7 @@ the last query sees every key. That is what a cache needs; for N = M it is the u
 · · · · ■ ■ ■ ·
 · · · · · ■ ■ ■
 
-B batch, H heads, N queries, M keys. Nothing here imports torch; NumPy arrays and torch tensors are both welcome.
+B batch, H heads, N queries, M keys. Accepts NumPy arrays and torch tensors; does not import torch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def full() -> Mask:
-    """Every query may look at every key.
+    """Every query may attend to every key.
 
     >>> print(full().draw(2, 3))
     ■ ■ ■
@@ -43,7 +43,7 @@ def full() -> Mask:
 
 
 def causal() -> Mask:
-    """A query sees itself and what came before: no look into the future.
+    """A query sees its own position and earlier keys.
 
     >>> print(causal().draw(3))
     ■ · ·
@@ -56,9 +56,9 @@ def causal() -> Mask:
 
 
 def window(left: int | None, right: int | None = 0) -> Mask:
-    """A query sees itself, `left` keys before it and `right` after it, both ends included; None is no limit.
+    """A query sees itself, `left` keys before it and `right` after it, both ends included; None: no limit.
 
-    A model's `sliding_window=W`, which counts the token itself, is `window(W − 1, 0)`.
+    `sliding_window=W` of Hugging Face models counts the token itself: it is `window(W − 1, 0)`.
 
     >>> print(window(1, 0).draw(4))
     ■ · · ·
@@ -74,7 +74,7 @@ def window(left: int | None, right: int | None = 0) -> Mask:
 
 
 def padding(real: TableLike) -> Mask:
-    """Only real keys may be seen: give each item's length, (B,), or one True (real) / False (padding) per key, (B, M).
+    """Only real keys are seen: lengths (B,), or True (real) / False (padding) per key, (B, M).
 
     >>> print(padding([[True, True, False]]))
     ■ ■ ·
@@ -99,7 +99,7 @@ def padding(real: TableLike) -> Mask:
 
 
 def prefix(n: TableLike) -> Mask:
-    """The first n keys are open to everyone, the rest is causal (a prefix language model); n may differ per item.
+    """All queries see the first n keys, the rest is causal (a prefix language model); n may differ per item.
 
     >>> print(prefix(2).draw(4))
     ■ ■ · ·
@@ -114,7 +114,7 @@ def prefix(n: TableLike) -> Mask:
 
 
 def documents(ids: TableLike) -> Mask:
-    """Tokens see only their own document: ids (M,) or (B, M) number the document of each key (packed sequences).
+    """Tokens see only their own document (packed sequences): ids (M,) or (B, M) number the document of each key.
 
     >>> print(documents([0, 0, 1, 1]).draw(4))
     ■ ■ · ·
@@ -133,9 +133,9 @@ def documents(ids: TableLike) -> Mask:
 
 
 def cross(keys: TableLike, queries: TableLike | None = None) -> Mask:
-    """Cross-attention: real keys of the memory may be seen; rows of padded queries, if told, attend to nothing.
+    """Cross-attention: queries see the real keys of the memory; with `queries`, rows of padding attend to nothing.
 
-    Both as in `padding`: lengths (B,), or True/False per token.
+    Both take what `padding` takes: lengths (B,), or True/False per token.
 
     >>> print(cross([2], queries=[1]).draw(2, 3))
     ■ ■ ·
@@ -150,7 +150,7 @@ def cross(keys: TableLike, queries: TableLike | None = None) -> Mask:
 
 
 def dense(allowed: TableLike) -> Mask:
-    """Any rule written out: bool (N, M), (B, N, M) or (B, H, N, M); True = may attend.
+    """A mask from a bool table (N, M), (B, N, M) or (B, H, N, M); True = may attend.
 
     >>> print(dense([[True, False], [True, True]]))
     ■ ·
@@ -170,7 +170,7 @@ def dense(allowed: TableLike) -> Mask:
 
 
 def from_additive(added: TableLike) -> Mask:
-    """A mask of 0 (may attend) and −inf, or a hugely negative number, (may not) that is added to the scores.
+    """A mask from an additive one: 0 = may attend; −inf or a number of at most −10,000 = may not.
 
     >>> print(from_additive([[0.0, float("-inf")], [0.0, 0.0]]))
     ■ ·
@@ -192,7 +192,7 @@ def from_additive(added: TableLike) -> Mask:
 def from_torch_mha(
     attn_mask: TableLike | None = None, key_padding_mask: TableLike | None = None, n_head: int | None = None
 ) -> Mask:
-    """The masks of `nn.MultiheadAttention`, where True = may NOT attend and floats are added.
+    """A mask from those of `nn.MultiheadAttention`, where True = may NOT attend and floats are added.
 
     attn_mask is (N, M) or (B·n_head, N, M), which needs `n_head`; key_padding_mask is (B, M).
 
@@ -218,7 +218,7 @@ def from_torch_mha(
         values = as_array(key_padding_mask)
         if is_integer(values):
             raise Problem(
-                "key_padding_mask holds whole numbers: PyTorch wants True for padding; write mask == 1 or == 0"
+                "key_padding_mask holds whole numbers: in PyTorch True means padding; write mask == 1 or == 0"
             )
         is_padding = values if is_bool(values) else values <= -1e4
         if not is_bool(values) and not bool(((values == 0) | is_padding).all()):
@@ -238,9 +238,9 @@ WORDS = {
 
 
 def parse(text: str, real: Sequence[bool] | None = None) -> Mask:
-    """A mask from words, as the command line takes it: `causal`, `window:3`, `causal&~window:2`, `prefix:3|window:1`.
+    """Parse a mask as written on the command line: `causal`, `window:3`, `causal&~window:2`, `prefix:3|window:1`.
 
-    With `real`, one True or False per key, a bare `padding` hides what isn't real.
+    `real`, one True or False per key, is the table of a `padding` without lengths.
 
     >>> parse("causal & window:2,1")
     causal() & window(2, 1)
@@ -274,7 +274,7 @@ def parse(text: str, real: Sequence[bool] | None = None) -> Mask:
     except ValueError:
         numbers = [-1]
     if not least <= len(numbers) <= most or not all(0 <= number < 2**31 for number in numbers):
-        raise Problem("{word} doesn't read as a mask: write {form}", word=word, form=WORDS[name])
+        raise Problem("{word} is not a valid mask: write {form}", word=word, form=WORDS[name])
     if name == "documents":
         return documents(numbers)
     if name == "padding":
@@ -283,7 +283,7 @@ def parse(text: str, real: Sequence[bool] | None = None) -> Mask:
 
 
 def resolve(mask: Mask | TableLike | None) -> Mask:
-    """What a caller gave as a mask: a Mask, nothing, or a bool array with True = may attend.
+    """Return a mask argument as a Mask: None is full(), a bool array is dense(array).
 
     >>> resolve(None), resolve(causal())
     (full(), causal())

@@ -1,7 +1,7 @@
 """RMS norm: divide a vector by the root of its mean square, then scale each number by a learned one.
 
-PyTorch's own is made of single operations, each with its backward; here both directions are written out, which halves
-the time on a CPU. Where a compiler fuses, or precision is half, PyTorch's is used.
+PyTorch composes it of single operations. Here forward and backward are written out, which halves the time on a CPU.
+While compiling, and in half precision, PyTorch's version is used.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class RMSNorm(nn.Module):
-    """The same numbers as nn.RMSNorm.
+    """RMS norm with the same results as nn.RMSNorm.
 
     >>> RMSNorm(2)(torch.tensor([[3.0, 4.0]]) / 12.5**0.5 * 7).tolist()
     [[0.848..., 1.131...]]
@@ -34,9 +34,9 @@ class RMSNorm(nn.Module):
 
 
 class CentredRMSNorm(RMSNorm):
-    """The same, each number scaled by 1 + a learned one that begins at 0, as Qwen3-Next has it.
+    """RMS norm scaled by 1 + weight, with the weight initialised to 0, as in Qwen3-Next.
 
-    In half precision a weight near 0 keeps digits that 1 + it would lose, so the sum is taken in float32.
+    The sum 1 + weight is computed in float32, since half precision would lose digits of a weight near 0.
 
     >>> norm = CentredRMSNorm(2)
     >>> norm.weight.tolist(), norm(torch.tensor([[3.0, 4.0]])).tolist() == RMSNorm(2)(torch.tensor([[3.0, 4.0]])).tolist()
@@ -68,7 +68,7 @@ class _RMSNormFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         normed, inverse, weight = ctx.saved_tensors
         product = gradient * normed
-        # x̂ has a fixed length, so the part of the gradient along x̂ changes nothing and is taken out.
+        # x̂ has a fixed length, so the component of the gradient along x̂ is removed.
         along = (product @ weight).div_(weight.shape[0]).unsqueeze(-1)
         of_x = torch.addcmul(gradient * weight, normed, along, value=-1).mul_(inverse)
         return of_x, product.flatten(0, -2).sum(0), None

@@ -1,9 +1,8 @@
-"""The reference: softmax(QKᵀ/√d)V in NumPy and float64, one step at a time, every intermediate result kept.
+"""The reference: softmax(QKᵀ/√d)V in NumPy and float64, one step at a time, with every intermediate result.
 
-Tests compare `attend` and formula.py with it, and it shares no arithmetic with them. Mixers (mixers/reference.py) and the
-doctor (doctor/numbers/oracle.py) have references of their own. The order is scale, softcap, bias, mask, softmax: softcap
-bends the scaled scores, the bias is added to what came out (as Gemma 2 caps first and masks after), and −inf in a bias
-hides that pair exactly as a mask does.
+Tests compare `attend` and formula.py with it, so it shares no arithmetic with them. Mixers (mixers/reference.py) and the
+doctor (doctor/numbers/oracle.py) have separate references. The order is scale, softcap, bias, mask, softmax (as in
+Gemma 2), and −inf in a bias hides the pair exactly as a mask does.
 
 B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D head width, C model width.
 """
@@ -26,7 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Steps(InNotebook):
-    """Every intermediate result of one attention; `print` shows them, `to_dict` and `to_json` hand them on.
+    """Every intermediate result of an attention; `print` shows them, `to_dict` and `to_json` export them.
 
     Leading axes are those of the input: none for one sentence and one head, (H,), (B,) or (B, H).
 
@@ -43,16 +42,16 @@ class Steps(InNotebook):
     k: Array  # (…, M, D)
     v: Array  # (…, M, D)
     scores: Array  # (…, N, M)  q·kᵀ
-    scaled: Array  # (…, N, M)  scores × scale, soft-capped, then + bias, where asked
-    masked: Array  # (…, N, M)  −inf where a query may not look
+    scaled: Array  # (…, N, M)  scores × scale, soft-capped, + bias, if given
+    masked: Array  # (…, N, M)  −inf where a query may not attend
     weights: Array  # (…, N, M)  softmax of each row
-    heads: Array  # (…, N, D)  weights·v, head by head
-    output: Array  # (…, N, C)  heads side by side, times W_o where there is one
+    heads: Array  # (…, N, D)  weights·v of each head
+    output: Array  # (…, N, C)  heads concatenated, times W_o if given
     scale: float
     batched: bool  # the first axis is a batch
     headed: bool  # the axis before (N, M) is heads
-    x: Array | None = None  # (…, N, C)  what q was made from; None where q, k, v were given
-    memory: Array | None = None  # (…, M, C)  what k and v were made from, where that isn't x
+    x: Array | None = None  # (…, N, C)  the source of q; None for from_qkv
+    memory: Array | None = None  # (…, M, C)  the source of k and v, if it isn't x
     w_q: Array | None = None  # (C, H·D)  None is the identity
     w_k: Array | None = None
     w_v: Array | None = None
@@ -60,11 +59,11 @@ class Steps(InNotebook):
     bias: Array | None = None  # broadcasts to the scores
     softcap: float | None = None
     sinks: Array | None = None  # (H,)
-    queries: tuple[str, ...] | None = None  # what each row is called
-    keys: tuple[str, ...] | None = None  # what each column is called
+    queries: tuple[str, ...] | None = None  # names of the rows
+    keys: tuple[str, ...] | None = None  # names of the columns
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; −inf becomes None, since JSON has no infinity. What was not given is left out.
+        """Return lists and numbers. −inf becomes None, since JSON has no infinity; arguments that are None are omitted.
 
         >>> steps([[1.0, 0.0]]).to_dict()["shapes"]["weights"]
         [1, 1]
@@ -82,7 +81,7 @@ class Steps(InNotebook):
         return plain
 
     def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON text, Chinese left readable.
+        """Return `to_dict()` as JSON, with non-ASCII characters unescaped.
 
         >>> steps([[1.0, 0.0]], names=["我"]).to_json()[-42:]
         ' [1, 2]}, "queries": ["我"], "keys": ["我"]}'
@@ -96,13 +95,13 @@ class Steps(InNotebook):
         return f"<Steps: weights {self.weights.shape}, output {self.output.shape}, scale {self.scale:.4g}>"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the picture, and below it every number."""
+        """Return the figure, followed by every number, for notebooks."""
         from ..draw.plots import steps_html
 
         return steps_html(self) + super()._repr_html_()
 
     def show(self, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-        """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named.
+        """Return the five steps as text: for each a sentence, the shape, and the matrix with named rows and columns.
 
         >>> print(steps([[1.0, 0.0], [0.0, 1.0]]).show(lang="en").splitlines()[0])
         softmax(QKᵀ/√d)V, step by step
@@ -112,7 +111,7 @@ class Steps(InNotebook):
         return show(self, lang=lang, head=head, item=item, digits=digits)
 
     def word(self, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-        """One query's output written out as a sum: each key's weight, times its row of V, and the total.
+        """Return the output of a query as a sum, as text: weight times row of V for each key, and the total.
 
         >>> print(steps([[1.0, 0.0], [0.0, 1.0]], names=["I", "sing"]).word(1, lang="en"))
         The row of sing, term by term: Σ weight × V
@@ -126,7 +125,7 @@ class Steps(InNotebook):
         return word(self, row, lang=lang, head=head, item=item, digits=digits)
 
     def terms(self, row: int, *, head: int = 0, item: int = 0) -> Array:
-        """What one query's output is the sum of: each key's weight times its row of V, (M, D).
+        """Return the terms of a query's output: weight times row of V for each key, (M, D).
 
         >>> s = steps([[1.0, 0.0], [0.0, 1.0]])
         >>> s.terms(1).round(3).tolist(), bool((s.terms(1).sum(0) == s.output[1]).all())
@@ -136,19 +135,19 @@ class Steps(InNotebook):
 
     @property
     def merged(self) -> Array:
-        """The heads' outputs side by side, before W_o: (…, N, H·D)."""
+        """The concatenated outputs of the heads, before W_o: (…, N, H·D)."""
         return _merge(self.heads) if self.headed else self.heads
 
     def index_kv(self, item: int, head: int) -> tuple[int, ...]:
-        """Where the keys and values stand that a head reads."""
+        """Return the index of a head's keys and values."""
         return self.index(item, head // (self.q.shape[-3] // self.k.shape[-3]) if self.headed else 0)
 
     def index(self, item: int, head: int) -> tuple[int, ...]:
-        """Where a head of an item stands in a table of all."""
+        """Return the index of a head of an item in the tables."""
         return ((item,) if self.batched else ()) + ((head,) if self.headed else ())
 
     def names(self, axis: int, size: int) -> list[str]:
-        """What the rows (axis 0) or columns (1) are called."""
+        """Return the names of the rows (axis 0) or columns (1)."""
         names = (self.queries, self.keys)[axis]
         return list(names) if names is not None else [f"{'qk'[axis]}{i}" for i in range(size)]
 
@@ -170,11 +169,11 @@ def steps(
     names: Sequence[str] | None = None,
     memory_names: Sequence[str] | None = None,
 ) -> Steps:
-    """Attention from word vectors: project to q, k, v, cut into heads, attend, merge.
+    """Compute attention from word vectors: project to q, k, v, split into heads, attend, merge.
 
-    x is (N, C) or (B, N, C); each W is (C, width) and is multiplied from the right, q = x·W_q; one left out is the
-    identity, so `steps(x)` is the plain softmax(X·Xᵀ/√d)·X. With `memory`, keys and values come from there
-    (cross-attention). `mask`: True = may attend. `scale=1` switches the scaling off.
+    x is (N, C) or (B, N, C); each W is (C, width), q = x·W_q. A W that is None is the identity, so `steps(x)` is
+    softmax(X·Xᵀ/√d)·X. With `memory`, keys and values are computed from it (cross-attention). `mask`: True = may attend.
+    `scale=1` turns scaling off.
 
     >>> s = steps([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]])
     >>> s.scaled[0].tolist(), s.weights[0].round(3).tolist()
@@ -233,11 +232,11 @@ def from_qkv(
     names: Sequence[str] | None = None,
     memory_names: Sequence[str] | None = None,
 ) -> Steps:
-    """Attention from q, k, v themselves: (N, D), (B, N, D) or (B, H, N, D); k and v may have fewer heads (grouped).
+    """Compute attention from q, k, v: (N, D), (B, N, D) or (B, H, N, D); k and v may have fewer heads (grouped).
 
-    In this order: the scores are scaled; `softcap` bends them to ±softcap by tanh; `bias`, whatever broadcasts to
-    (B, H, N, M), is added, −inf in it hiding that pair; the mask hides. `sinks` (H,) is a score per head that takes its
-    share of the softmax and gives nothing.
+    The scores are scaled, limited to ±`softcap` by tanh, `bias` is added (it broadcasts to (B, H, N, M); −inf hides the
+    pair), and the mask is applied. `sinks` (H,) is an extra score per head that adds to the sum of the softmax and has
+    no value.
 
     >>> from_qkv([[3, 0]], [[3, 0], [2, 0], [1, 0]], [[1, 0], [0, 1], [0, 0]], scale=1).weights.round(3).tolist()
     [[0.95, 0.047, 0.002]]
@@ -272,24 +271,24 @@ def from_qkv(
 
 
 def softmax(x: Array, sinks: Array | None = None) -> Array:
-    """e^x divided by its sum along the last axis, a row of −inf giving 0; `sinks` joins the sum and is left out.
+    """Return e^x divided by its sum along the last axis, 0 for a row of −inf; `sinks` add to the sum and are dropped.
 
-    The maximum is taken off first: e^(x−m)/Σe^(x−m) is the same number, and nothing overflows.
+    The maximum is subtracted first: e^(x−m)/Σe^(x−m) is the same number without overflow.
     """
     top = x.max(-1, keepdims=True, initial=-np.inf)
     if sinks is not None:
         top = np.maximum(top, sinks)
     top = np.where(np.isneginf(top), 0.0, top)  # −inf − −inf would be NaN
-    with np.errstate(over="ignore"):  # what lies 1e308 below the maximum weighs 0, and so does −inf
+    with np.errstate(over="ignore"):  # a score 1e308 below the maximum has weight 0, as −inf has
         raised = np.exp(x - top)
         total = raised.sum(-1, keepdims=True)
         if sinks is not None:
             total = total + np.exp(sinks - top)
-    return np.divide(raised, total, out=np.zeros_like(raised), where=total != 0)  # a NaN stays one
+    return np.divide(raised, total, out=np.zeros_like(raised), where=total != 0)  # NaN stays NaN
 
 
 def sinusoid(n: int, width: int, base: float = 10000.0, offset: int = 0) -> Array:
-    """The table of "Attention is all you need": sin and cos of position/base^(2i/width), in turn along the width.
+    """Return the table of "Attention is all you need": sin and cos of position/base^(2i/width), alternating.
 
     >>> sinusoid(2, 4).round(3).tolist()
     [[0.0, 1.0, 0.0, 1.0], [0.841, 0.54, 0.01, 1.0]]
@@ -310,13 +309,13 @@ def _attention(
     softcap: float | None = None,
     sinks: Array | None = None,
 ) -> dict[str, Any]:
-    """The five steps on (B, H, N, D)."""
+    """Compute the five steps on (B, H, N, D)."""
     check_shapes(q.shape, k.shape, v.shape)
     per_kv = q.shape[1] // k.shape[1]
     allowed = masks.resolve(mask).array(q.shape[2], k.shape[2], batch=q.shape[0], heads=q.shape[1])
     factor = _scale(scale, q.shape[-1])
 
-    with np.errstate(all="ignore"):  # what overflows is refused in a sentence instead
+    with np.errstate(all="ignore"):  # check_finite reports overflow
         scores = q @ np.repeat(k, per_kv, axis=1).swapaxes(-1, -2)  # (B, H, N, M)
         scaled = scores * factor
         if softcap is not None:
@@ -333,13 +332,13 @@ def _attention(
 
 
 def check_finite(name: str, result: Array) -> Array:
-    """The result, refused where it left what float64 holds: a reference that says inf or NaN would be none."""
+    """Return the result; raise if it overflowed float64."""
     key = _("{name} at {place} is {value}, beyond what float64 holds (1.8e308): make the numbers smaller")
     return _refuse_where(~np.isfinite(result), key, name, result)
 
 
 def _refuse_where(bad: NDArray[np.bool_], key: str, name: str, table: Array) -> Array:
-    """The table, refused by that sentence where any of it is bad."""
+    """Return the table; raise with this message if any of it is bad."""
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         raise Problem(key, name=name, value=table[index].item(), place=index)
@@ -361,7 +360,7 @@ def _scale(scale: float | None, d: int) -> float:
 def _bias(value: ArrayLike, axes: int, scores: tuple[int, ...]) -> Array:
     bias = _as_float64("bias", value)
     if bias.ndim == axes == 3:
-        bias = bias[:, None]  # one per item, as with a mask of three axes
+        bias = bias[:, None]  # (B, N, M), as for masks
     check_bias(bias.shape, scores)
     key = _("bias holds {value} at {place}: give finite numbers, or −inf to hide a pair")
     return _refuse_where(np.isnan(bias) | np.isposinf(bias), key, "bias", bias)
@@ -430,7 +429,7 @@ def _checked_array(name: str, value: ArrayLike, axes: tuple[int, ...]) -> Array:
 
 
 def _labels(names: Sequence[str] | None, x: Array, key_names: Sequence[str] | None, source: Array) -> dict[str, Any]:
-    """What the rows of x and those of its source are called, as `Steps` keeps it."""
+    """Return the names of queries and keys as fields of `Steps`."""
     if names is not None and len(names) != (size := x.shape[-2]):
         raise Problem("{given} names were given for {size} tokens: give one each", given=len(names), size=size)
     if key_names is not None and len(key_names) != (size := source.shape[-2]):

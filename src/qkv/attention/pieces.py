@@ -1,8 +1,8 @@
-"""PyTorch's fused kernel (SDPA) called only on what a mask leaves over.
+"""PyTorch's fused kernel (SDPA), called only on the parts that a mask leaves visible.
 
-A dense mask makes the kernel compute every score and throw the hidden ones away. But most masks are made of two simple
-facts: each item's real keys lie in one run (padding), and each query sees a band of keys (causal, window). From these
-follows a short list of rectangles, each either full, or a causal square, or a small piece with a small mask.
+With a dense mask the kernel computes every score and discards the hidden ones. Most masks combine two simple rules: the
+real keys of each item are contiguous (padding), and each query sees a band of keys (causal, window). They split into a
+few rectangles, each full, or a causal square, or a small piece with a small mask.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
@@ -18,12 +18,12 @@ from torch.nn.attention import SDPBackend
 from .mask_algebra import Full, Mask
 from .rules import Band, Padding
 
-CHUNK = 128  # queries per piece of a band: at 64 the calls cost more, at 256 the hidden corners do (measured on CPU)
+CHUNK = 128  # queries per piece of a band; at 64 the calls cost more, at 256 the hidden corners do (measured on CPU)
 
 
 @dataclass(frozen=True)
 class Rectangle:
-    """Rows `rows` of item `item` look at columns `cols`; `causal` is a square triangle, `band` cuts within the piece."""
+    """Rows `rows` of item `item` attend to columns `cols`: all, a causal square, or a band."""
 
     item: int | None  # None: all items alike
     rows: tuple[int, int]
@@ -33,7 +33,7 @@ class Rectangle:
 
 
 def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
-    """The pieces that a mask leaves, or None where it has no such form and must be written out.
+    """Return the visible pieces of a mask, or None if it must be written out.
 
     >>> from .masks import causal, padding
     >>> plan(causal() & padding([2, 3]), 2, 3, 3)[0]
@@ -52,7 +52,7 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
                 return None
         else:
             return None
-    # The last query stands at m − 1 and the first at m − n: a limit beyond the keys is none.
+    # The last query is at m − 1 and the first at m − n: drop limits beyond the keys.
     before = None if before is not None and before >= m - 1 else before
     after = None if after is not None and after >= n - 1 else after
 
@@ -66,7 +66,7 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
 
 
 def native_piece(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
-    """The one piece of a mask that the kernel knows by itself, whatever the sizes: everything, or a causal square."""
+    """Return the piece of a mask that the kernel supports natively (everything, or a causal square), else None."""
     match mask:
         case Full():
             return [Rectangle(None, (0, n), (0, m))]
@@ -78,10 +78,10 @@ def native_piece(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
 def _band(
     item: int | None, n: int, m: int, start: int, stop: int, before: int | None, after: int | None
 ) -> list[Rectangle]:
-    """All n rows, in order, over keys start … stop within a band around each query's position."""
+    """Return the pieces of all n rows, in order, over keys start … stop within a band around each query."""
     if before is None and after is None:
         return [Rectangle(item, (0, n), (start, stop))]
-    shift = m - n  # query i stands at position i + shift
+    shift = m - n  # query i is at position i + shift
     if before is None and after == 0:
         first, last = (min(max(p - shift, 0), n) for p in (start, stop))
         pieces = [Rectangle(item, (0, first), (start, start))] if first else []
@@ -108,7 +108,7 @@ def _chunks(
 
 
 def count_scores(pieces: list[Rectangle], batch: int) -> int:
-    """How many scores the pieces compute, per head."""
+    """Return how many scores the pieces compute per head."""
     return sum(
         (batch if p.item is None else 1) * (p.rows[1] - p.rows[0]) * (p.cols[1] - p.cols[0]) // (2 if p.causal else 1)
         for p in pieces
@@ -116,15 +116,15 @@ def count_scores(pieces: list[Rectangle], batch: int) -> int:
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, dropout: float) -> Tensor:
-    """Each piece through SDPA, put together again: (B, H, N, D)."""
+    """Run SDPA on each piece and concatenate the outputs: (B, H, N, D)."""
     n, m = q.shape[2], k.shape[2]
     if len(pieces) == 1:
         low, high = pieces[0].cols
         keys, values = (k, v) if (low, high) == (0, m) else (k[:, :, low:high], v[:, :, low:high])
         return _attend(q, keys, values, pieces[0], m - n, scale, dropout)
     items = [None] if pieces[0].item is None else list(range(q.shape[0]))
-    # One split for the batch, and for bands one split for the blocks: their backward writes each gradient once,
-    # where slicing would write a whole tensor of zeros per piece.
+    # Split instead of slicing: the backward of split writes each gradient once, that of a slice writes a whole tensor
+    # of zeros per piece.
     qs, ks, vs = ([t] if items[0] is None else t.split(1) for t in (q, k, v))
     outputs = []
     for item in items:
@@ -143,7 +143,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, pieces: list[Rectangle], scale: float, 
 
 
 def _slicer(whole: Tensor, in_blocks: bool) -> Callable[[int, int], Tensor]:
-    """Any run of a (B, G, M, D) tensor; `in_blocks` it is cut once into blocks of CHUNK, from which runs are taken."""
+    """Return a function that slices keys of a (B, G, M, D) tensor; `in_blocks` splits it once into blocks of CHUNK."""
     if not in_blocks:
         return lambda low, high: whole[:, :, low:high]
     blocks = whole.split(CHUNK, dim=2)
@@ -174,10 +174,10 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, piece: Rectangle, shift: int, scale
 def sdpa(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scale: float, dropout: float = 0.0, causal: bool = False
 ) -> Tensor:
-    """SDPA with grouped heads and a value width of its own; q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv)."""
+    """Run SDPA with grouped heads and any value width; q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv)."""
     heads, d = q.shape[1], q.shape[3]
     groups, value_width = v.shape[1], v.shape[3]
-    if value_width != d:  # the fused kernel wants one width; zeros change no score and no output
+    if value_width != d:  # the fused kernel needs equal widths; zeros change no score and no output
         wide = max(d, value_width)
         q, k, v = (F.pad(t, (0, wide - t.shape[3])) for t in (q, k, v))
     grouped = True if heads != groups else False  # a branch, so that a compiler sees a bool
@@ -188,8 +188,7 @@ def sdpa(
 
 
 def flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """What SDPA runs on a CPU, and the log of the sum of every row's e^score, which that kernel knows and SDPA drops:
-    (B, H, N, D) and (B, H, N).
+    """Run the kernel of SDPA on a CPU; return the output (B, H, N, D) and log Σ e^score of every row (B, H, N).
 
     >>> q = torch.ones(1, 2, 3, 4)
     >>> output, lse = flash(q, q[:, :1], q[:, :1], causal=True, scale=0.25)
@@ -203,7 +202,7 @@ def flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> tup
 
 
 def is_flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> bool:
-    """Would SDPA run that kernel on these, with nothing to remember for a gradient?"""
+    """True if SDPA would run the flash kernel on these without a gradient."""
     if q.device.type != "cpu" or q.dtype != torch.float32 or torch.compiler.is_compiling():
         return False
     if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):

@@ -1,4 +1,4 @@
-"""Joining neighbours of a table into cells, so that a map of any size fits a screen."""
+"""Pool neighbours of a table into cells, so that a map of any size fits a screen."""
 
 from typing import Literal, get_args
 
@@ -10,7 +10,7 @@ POOLS: tuple[Pool, ...] = get_args(Pool)
 
 
 def pool_cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
-    """Neighbours joined, `size` at a time, along an axis; the last cell may cover fewer.
+    """Pool `size` neighbours at a time along an axis; the last cell may cover fewer.
 
     >>> pool_cells(torch.tensor([1.0, 2.0, 3.0]), 2, 0, "sum").tolist()
     [3.0, 3.0]
@@ -29,7 +29,7 @@ def pool_cells(table: Tensor, size: int, dim: int, pool: Pool) -> Tensor:
 
 
 def cell_sizes(count: int, size: int) -> Tensor:
-    """How many numbers each cell covers.
+    """Return how many numbers each cell covers.
 
     >>> cell_sizes(5, 2).tolist()
     [2.0, 2.0, 1.0]

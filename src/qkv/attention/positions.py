@@ -1,8 +1,8 @@
-"""Where a token stands, told to an attention that by itself cannot know.
+"""Position encodings: attention alone doesn't depend on the order of tokens.
 
-Three places to tell it: added to the word vectors (sinusoidal, learned), turned into q and k (rotary), added to the
-scores (ALiBi, T5's relative buckets). Positions are counted from 0; `at` says where the first token of a chunk stands
-(an int), or where each one does (an int tensor, (N,) or (B, N)), which is what a cache needs.
+They are added to the word vectors (sinusoidal, learned), rotate q and k (rotary), or are added to the scores (ALiBi,
+T5's relative buckets). Positions count from 0. `at` is the position of the first token of a chunk (an int), or of each
+token (an int tensor, (N,) or (B, N)), as a cache needs.
 
 B batch, H heads, N queries, M keys, D head width, C model width.
 """
@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from ..i18n import Problem, all_of
 from .oracle import sinusoid
 
-Positions = int | Tensor  # where the first of some tokens stands, or where each one does
+Positions = int | Tensor  # of the first token, or of each
 
 
 def token_positions(at: Positions, n: int, device: Any = None) -> Tensor:
-    """`at` as positions: (N,) or (B, N)."""
+    """Return `at` as positions (N,) or (B, N)."""
     if isinstance(at, int):
         return torch.arange(at, at + n, device=device)
     if at.shape[-1] != n:
@@ -32,7 +32,7 @@ def token_positions(at: Positions, n: int, device: Any = None) -> Tensor:
 class Sinusoidal(nn.Module):
     """The fixed sines and cosines of "Attention is all you need", added to the word vectors.
 
-    A frequency's sine and cosine are neighbours, or with `halves` all sines come first, then all cosines.
+    Sine and cosine of a frequency are adjacent; with `halves` all sines come first, then all cosines.
 
     >>> Sinusoidal(4)(torch.zeros(1, 2, 4)).round(decimals=3).tolist()
     [[[0.0, 1.0, 0.0, 1.0], [0.8410000205039978, 0.5400000214576721, 0.009999999776482582, 1.0]]]
@@ -59,7 +59,7 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """A vector per position, learned like a word's, added to the word vectors.
+    """A learned vector per position, added to the word vectors.
 
     >>> Learned(longest=8, width=4)(torch.zeros(1, 3, 4)).shape
     torch.Size([1, 3, 4])
@@ -83,13 +83,13 @@ class Learned(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Rotary positions: each pair of numbers of q and k is turned by an angle that grows with the position.
+    """Rotary positions: rotate each pair of numbers of q and k by an angle proportional to the position.
 
-    The dot product of a turned q and a turned k depends on their distance alone; lengths stay as they were; position 0
-    is left alone. Pairs are (i, i + D/2) as in Hugging Face's LLaMA, or neighbours with `interleaved=True`. `fraction`
-    turns only that share of the head width. `scaling` stretches a trained model to longer texts, one of
+    The dot product of a rotated q and k depends only on their distance. Lengths don't change, and position 0 is the
+    identity. Pairs are (i, i + D/2) as in Hugging Face's LLaMA, or adjacent numbers with `interleaved=True`. `fraction`
+    is the share of the head width that is rotated. `scaling` extends a trained model to longer texts, one of
     {"kind": "linear" | "ntk", "factor": f}, {"kind": "yarn", "factor": f, "original": n, …},
-    {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}; or, by how long the text at hand is,
+    {"kind": "llama3", "factor": f, "low": l, "high": h, "original": n}; or, depending on the length of the text,
     {"kind": "dynamic", "factor": f, "original": n}, {"kind": "longrope", "short": […], "long": […], "original": n}.
 
     >>> rotary, q, k = Rotary(4), torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)
@@ -123,14 +123,14 @@ class Rotary(nn.Module):
         self.turned, self.interleaved = turned, interleaved
         self.base, self.scaling = base, scaling
         frequencies, self.stretch = rotary_frequencies(turned, base, scaling)
-        self.frequencies = tuple(frequencies.tolist())  # of a text that isn't longer than those that were learned
+        self.frequencies = tuple(frequencies.tolist())  # for texts within the trained length
         self._memo: tuple[Any, Tensor, Tensor] | None = None
         self._longer: tuple[int, tuple[float, ...]] | None = None
 
     def at_length(self, length: int) -> tuple[float, ...]:
-        """The angles per position in a text so long: the same for all, but for two kinds of scaling.
+        """Return the angles per position in a text of this length, which matters for two kinds of scaling.
 
-        Equal angles come as one object, so that `is` tells whether anything changes from one length to another.
+        Equal angles are the same object, so `is` shows whether they differ between two lengths.
 
         >>> rotary = Rotary(4, scaling={"kind": "longrope", "short": [1, 1], "long": [1, 2], "original": 8})
         >>> rotary.at_length(8), rotary.at_length(9)
@@ -145,7 +145,7 @@ class Rotary(nn.Module):
         return self._longer[1]
 
     def forward(self, x: Tensor, at: Positions = 0) -> Tensor:
-        """x (B, H, N, D) turned to where its tokens stand."""
+        """Return x (B, H, N, D) rotated to its positions."""
         cos, sin = self.table(at, x.shape[-2], x)
         turn, rest = x[..., : self.turned], x[..., self.turned :]
         if self.interleaved:
@@ -156,11 +156,11 @@ class Rotary(nn.Module):
         return turned if rest.shape[-1] == 0 else torch.cat([turned, rest], -1)
 
     def table(self, at: Positions, n: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin for n tokens, (N, turned/2) or (B, 1, N, turned/2), in the dtype and on the device of `like`."""
+        """Return cos and sin for n tokens, (N, turned/2) or (B, 1, N, turned/2), with dtype and device of `like`."""
         if torch.compiler.is_compiling() or not isinstance(at, int):
             return self._table(at, n, like)
-        # The layers of a model share one Rotary and ask for the same table in turn. A table made in inference mode
-        # may not be saved for backward, so the mode belongs to the key.
+        # The layers of a model share a Rotary and use the same table. A table computed in inference mode can't be saved
+        # for backward, so the mode is part of the key.
         key = (at, n, like.dtype, like.device, torch.is_inference_mode_enabled())
         if self._memo is None or self._memo[0] != key:
             self._memo = (key, *self._table(at, n, like))
@@ -181,7 +181,7 @@ class Rotary(nn.Module):
 
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each pair (i, i + D/2) of x (…, D) by its angle: [a, b] → [a·cos − b·sin, b·cos + a·sin]."""
+    """Rotate each pair (i, i + D/2) of x (…, D) by its angle: [a, b] → [a·cos − b·sin, b·cos + a·sin]."""
     if torch.compiler.is_compiling():
         a, b = x.chunk(2, -1)
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
@@ -189,7 +189,7 @@ def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class _RotateHalves(torch.autograd.Function):
-    """The same written into one tensor; backward is the turn the other way."""
+    """Rotation written into one tensor; backward is the inverse rotation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -210,14 +210,13 @@ class _RotateHalves(torch.autograd.Function):
         return rotated
 
 
-LENGTH_DEPENDENT = ("dynamic", "longrope")  # scaling that hangs on the length of the text
+LENGTH_DEPENDENT = ("dynamic", "longrope")  # kinds of scaling that depend on the length of the text
 
 
 def rotary_frequencies(
     width: int, base: float, scaling: dict[str, Any] | None = None, length: int = 0
 ) -> tuple[np.ndarray, float]:
-    """The angle per position of each pair in a text of a length, and the factor that cos and sin are multiplied with: 1,
-    but for YaRN and LongRoPE."""
+    """Return the angle per position of each pair, and the factor of cos and sin (not 1 only for YaRN and LongRoPE)."""
     exponents = np.arange(0, width, 2) / width
     plain = base**-exponents
     if scaling is None:
@@ -243,8 +242,8 @@ def rotary_frequencies(
         return (base * factor ** (width / (width - 2))) ** -exponents, 1.0
     original = scaling["original"]
     if kind == "llama3":
-        # Slow pairs (long waves) are stretched, fast ones left, those between blended.
-        waves = original * plain / (2 * math.pi)  # how often a pair turns within the original length
+        # Slow pairs (long waves) are stretched, fast pairs are unchanged, those between are blended.
+        waves = original * plain / (2 * math.pi)  # rotations of each pair within the original length
         blend = np.clip((waves - scaling["low"]) / (scaling["high"] - scaling["low"]), 0.0, 1.0)
         return (1 - blend) * plain / factor + blend * plain, 1.0
 
@@ -259,7 +258,7 @@ def rotary_frequencies(
 
 
 def check_scaling(scaling: dict[str, Any]) -> None:
-    """Refuse a scaling that is not whole, or whose numbers make no sense together.
+    """Raise if a scaling is incomplete or its numbers contradict each other.
 
     >>> check_scaling({"kind": "yarn", "factor": 0.5, "original": 64})
     Traceback (most recent call last):
@@ -298,7 +297,7 @@ def check_scaling(scaling: dict[str, Any]) -> None:
                 name=name,
                 value=repr(value),
             )
-    # The formulas mean to stretch, and break below 1.
+    # The formulas are invalid below 1.
     if kind in ("yarn", "llama3", "dynamic") and scaling["factor"] < 1:
         raise Problem(
             "rotary scaling {kind!r} has factor = {value}: give 1 or more", kind=kind, value=scaling["factor"]
@@ -317,7 +316,7 @@ def check_scaling(scaling: dict[str, Any]) -> None:
 
 
 class ALiBi(nn.Module):
-    """A penalty that grows with distance, its slope differing by head: added to the scores, nothing to learn.
+    """A penalty proportional to the distance, with a fixed slope per head, added to the scores.
 
     >>> ALiBi(2).slopes
     (0.0625, 0.00390625)
@@ -327,14 +326,14 @@ class ALiBi(nn.Module):
         super().__init__()
         power = 2 ** math.floor(math.log2(n_head))
         slopes = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
-        # Not a power of two: the paper fills up with every other slope of twice as many heads.
+        # Not a power of two: the paper adds every other slope of twice as many heads.
         slopes += [2.0 ** (-4 * (2 * h + 1) / power) for h in range(n_head - power)]
         self.slopes = tuple(slopes)
 
     def bias(
         self, n: int, m: int, at: Positions | None = None, keys: Tensor | None = None, device: Any = None
     ) -> Tensor:
-        """−slope × distance, (1, H, N, M), or (B, H, N, M) where positions differ per item.
+        """Return −slope × distance, (1, H, N, M), or (B, H, N, M) if positions differ per item.
 
         >>> ALiBi(2).bias(1, 4)[0, 0].tolist()
         [[-0.1875, -0.125, -0.0625, 0.0]]
@@ -344,8 +343,7 @@ class ALiBi(nn.Module):
 
 
 class Relative(nn.Module):
-    """T5's learned bias: distances fall into buckets, fine for near ones and coarse for far ones; a number per bucket
-    and head is added to the scores.
+    """T5's learned bias: a number per head and distance bucket, added to the scores. Near distances have finer buckets.
 
     >>> relative = Relative(n_head=2)
     >>> relative.bias(3, 3).shape
@@ -362,14 +360,14 @@ class Relative(nn.Module):
     def bias(
         self, n: int, m: int, at: Positions | None = None, keys: Tensor | None = None, device: Any = None
     ) -> Tensor:
-        """(1, H, N, M), or (B, H, N, M) where positions differ per item."""
+        """Return the bias (1, H, N, M), or (B, H, N, M) if positions differ per item."""
         distance = _distance(n, m, at, keys, self.table.device)  # (1 or B, 1, N, M)
         bucket = relative_bucket(distance[:, 0], self.buckets, self.longest, self.both_ways)
         return self.table[bucket].permute(0, 3, 1, 2)
 
 
 def relative_bucket(distance: Tensor, buckets: int, longest: int, bidirectional: bool) -> Tensor:
-    """The bucket of key position − query position: half of them one distance each, the rest growing to `longest`."""
+    """Return the bucket of key − query position: half hold a single distance, the rest grow up to `longest`."""
     bucket = torch.zeros_like(distance)
     if bidirectional:
         buckets //= 2
@@ -384,7 +382,7 @@ def relative_bucket(distance: Tensor, buckets: int, longest: int, bidirectional:
 
 
 def _distance(n: int, m: int, at: Positions | None, keys: Tensor | None, device: Any) -> Tensor:
-    """Key position − query position, (1 or B, 1, N, M); queries stand at the end of the keys unless told otherwise."""
+    """Return key position − query position, (1 or B, 1, N, M); by default queries are the last of the keys."""
     query = token_positions(m - n if at is None else at, n, device)
     key = torch.arange(m, device=device) if keys is None else keys
     distance = key[..., None, :] - query[..., :, None]

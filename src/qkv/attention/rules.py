@@ -1,4 +1,4 @@
-"""The elementary rules of masks; kernels look at their kinds to see what they may skip.
+"""Elementary mask rules. Kernels check their types to find what can be skipped.
 
 B batch, H heads, N queries, M keys. Works on NumPy arrays without importing torch, and on torch tensors.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Band(Mask):
-    """Keys from `left` before a query to `right` after it; None is no limit."""
+    """Keys from `left` before a query to `right` after it; None: no limit."""
 
     def __init__(self, left: int | None, right: int | None) -> None:
         self.left, self.right = left, right
@@ -26,9 +26,9 @@ class Band(Mask):
         return self.between(cells.row, cells.col)
 
     def between(self, row: A, col: A) -> A:
-        """The rule on positions alone, for kernels that cut the band into pieces."""
+        """Return the rule for positions, used by kernels that split the band into pieces."""
         if self.left is None:
-            assert self.right is not None  # without any limit it would be full()
+            assert self.right is not None  # Band(None, None) is never built: window() returns full()
             return col <= row + self.right
         allowed = col >= row - self.left
         return allowed if self.right is None else allowed & (col <= row + self.right)
@@ -38,7 +38,7 @@ class Band(Mask):
 
 
 class Padding(Mask):
-    """Keys of each item that are real: the first `lengths`, or those marked True."""
+    """The real keys of each item: the first `lengths`, or those marked True."""
 
     def __init__(self, lengths: Table | None = None, real: Table | None = None) -> None:
         self.lengths, self.real = lengths, real
@@ -46,7 +46,7 @@ class Padding(Mask):
 
     @property
     def table(self) -> Table:
-        """The lengths, or the marks where there are none."""
+        """Return the lengths, or the True/False marks if there are no lengths."""
         table = self.real if self.lengths is None else self.lengths
         assert table is not None
         return table
@@ -57,7 +57,7 @@ class Padding(Mask):
                 cells.col < cells.convert(self.lengths)[broadcast_index(cells.b, len(self.lengths))]
             )
         real = self.table
-        size = real.shape[1]  # a static cache has room, and so columns, beyond what was told
+        size = real.shape[1]  # a static cache has more columns than the mask
         return (
             (cells.i >= 0)
             & (cells.col < size)
@@ -80,7 +80,7 @@ class Padding(Mask):
         return len(self.table), 1, longest, longest
 
     def ranges(self) -> list[tuple[int, int]] | None:
-        """Each item's real keys as (start, stop) where they lie in one run; None where they don't."""
+        """Return the real keys of each item as (start, stop), or None if they are not contiguous."""
         if self.lengths is not None:
             return [(0, max(int(length), 0)) for length in to_numpy(self.lengths)]
         runs: list[tuple[int, int]] = []
@@ -140,7 +140,7 @@ class Documents(Mask):
 
 
 class QueryPadding(Mask):
-    """Padding of the queries: rows of what isn't real attend to nothing. (Made by `cross`.)"""
+    """Padding of the queries: rows of padding attend to nothing. Created by `cross`."""
 
     def __init__(self, real: Padding) -> None:
         self.real = real
@@ -191,7 +191,7 @@ class Dense(Mask):
 
 
 def _check_entries(name: str, entries: int, batch: int) -> None:
-    if entries != 1 and entries != batch:  # `in` would not guard a length that a compiler keeps open
+    if entries != 1 and entries != batch:  # `in` would not guard a dynamic length while compiling
         raise Problem(
             "{what} was given for {given} items but the batch has {batch}: give one entry per item",
             what=name,

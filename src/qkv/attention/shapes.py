@@ -1,4 +1,4 @@
-"""Which shapes of q, k and v fit together.
+"""Shape checks for q, k, v and bias.
 
 B batch, H heads, G key/value heads (H is a multiple), N queries, M keys, D and Dv head widths.
 """
@@ -9,7 +9,7 @@ from ..i18n import Problem, all_of
 
 
 def check_axes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
-    """Refuse what hasn't four axes."""
+    """Raise if q, k or v does not have four axes."""
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if len(shape) != 4:
             raise Problem(
@@ -20,7 +20,7 @@ def check_axes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
 
 
 def check_bias(bias: Sequence[int], scores: Sequence[int]) -> None:
-    """Refuse a bias that doesn't broadcast to scores (B, H, N, M)."""
+    """Raise if a bias doesn't broadcast to scores (B, H, N, M)."""
     if len(bias) > 4 or any(s not in (1, w) for s, w in zip(reversed(bias), reversed(scores), strict=False)):
         raise Problem(
             "bias is {shape} but scores are {scores} (batch, heads, queries, keys): it must broadcast to them",
@@ -30,7 +30,7 @@ def check_bias(bias: Sequence[int], scores: Sequence[int]) -> None:
 
 
 def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
-    """Refuse q (B, H, N, D), k (B, G, M, D), v (B, G, M, Dv) that don't fit together, saying which and why."""
+    """Raise if the shapes of q (B, H, N, D), k (B, G, M, D) and v (B, G, M, Dv) don't fit together."""
     check_axes(q, k, v)
     if not q[0] == k[0] == v[0]:
         raise Problem(
@@ -47,7 +47,7 @@ def check_shapes(q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> None:
 
 
 def head_width(width: int, heads: int) -> int:
-    """Return how wide each head is where the heads share a width; refuse a width that they can't share evenly."""
+    """Return the width of each head; raise if the heads can't share the width evenly."""
     if width % heads:
         raise Problem(
             "width {width} doesn't divide into {heads} heads: choose a divisor, or give head_width",
@@ -58,7 +58,7 @@ def head_width(width: int, heads: int) -> int:
 
 
 def check_even_heads(width: int, counts: Iterable[int]) -> None:
-    """Refuse numbers of heads that a width can't be cut into with an even width for each."""
+    """Raise if any of these numbers of heads doesn't divide a width into heads of even width."""
     if wrong := [count for count in counts if width % (2 * count)]:
         raise Problem(
             "width {width} doesn't divide into {heads} heads of an even width (rotary positions turn pairs)",

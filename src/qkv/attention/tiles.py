@@ -1,8 +1,8 @@
-"""The same softmax block by block: why flash attention never needs the n×n matrix.
+"""Softmax block by block: why flash attention never needs the n×n matrix.
 
-Three things are carried from block to block for each query: the largest score so far, the sum of e^(score − largest),
-and the sum of e^(score − largest)·v. When a larger score turns up, what was summed shrinks by e^(old − new).
-At the end one divides. The result is softmax(QKᵀ/√d)V exactly, with only `block` columns alive at a time.
+For each query three values are updated per block: the largest score so far, the sum of e^(score − largest), and the sum
+of e^(score − largest)·v. When the largest score grows, both sums are multiplied by e^(old − new). Their quotient at the
+end is exactly softmax(QKᵀ/√d)V, with only `block` columns in memory at a time.
 
 N queries, M keys, D head width.
 """
@@ -22,19 +22,19 @@ from .oracle import Array, Steps, check_finite, from_qkv
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """What is known after one block of keys."""
+    """The state after a block of keys."""
 
     keys: slice
-    best: Array  # (N,)   the block's own largest score, −inf where all of it is hidden
-    largest: Array  # (N,)   running maximum, −inf while nothing was allowed
+    best: Array  # (N,)   largest score of the block, −inf if all of it is hidden
+    largest: Array  # (N,)   running maximum, −inf before the first allowed key
     total: Array  # (N,)   running Σ e^(score − largest)
     output: Array  # (N, D) running Σ e^(score − largest)·v, not yet divided
-    shrink: Array  # (N,)   what the earlier sums were multiplied by
+    shrink: Array  # (N,)   factor of the earlier sums
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tiles(InNotebook):
-    """The blocks in order, the finished output and the plain computation it equals.
+    """The blocks in order, the final output and the plain computation it equals.
 
     >>> t = tiles([[1.0]], [[1.0], [2.0], [3.0]], [[1.0], [2.0], [3.0]], block=2)
     >>> t
@@ -54,7 +54,7 @@ class Tiles(InNotebook):
 
     @property
     def difference(self) -> float:
-        """The largest difference between this output and the plain one's."""
+        """The largest difference between this output and the plain one."""
         return float(np.abs(self.output - self.plain.heads).max(initial=0.0))
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Tiles(InNotebook):
         return f"<Tiles: {len(self.tiles)} blocks of {self.block} keys, difference {self.difference:.1e}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and numbers; the −inf of a query that has seen nothing becomes None."""
+        """Return lists and numbers; −inf (no key seen yet) becomes None."""
         blocks = [
             {
                 "keys": list(range(tile.keys.start, tile.keys.stop)),
@@ -81,7 +81,7 @@ class Tiles(InNotebook):
         }
 
     def show(self, row: int = -1, *, name: str | None = None, lang: str | None = None, digits: int = 3) -> str:
-        """One query's running maximum, sum and output after each block; by default the last query's."""
+        """Return the running maximum, sum and output of a query (default: the last) after each block as text."""
         row = range(len(self.output))[row]
         name = f"q{row}" if name is None else name
         title = _("The same softmax, {block} keys at a time (how flash attention needs no n×n matrix)")
@@ -117,7 +117,7 @@ def tiles(
     mask: "masks.Mask | ArrayLike | None" = None,
     scale: float | None = None,
 ) -> Tiles:
-    """Attention of one head, q (N, D) over k and v (M, D), `block` keys at a time.
+    """Compute attention of one head, q (N, D) over k and v (M, D), `block` keys at a time.
 
     >>> q, k, v = np.eye(3), np.eye(3), np.eye(3)
     >>> t = tiles(q, k, v, block=2)
@@ -125,7 +125,7 @@ def tiles(
     (2, True)
     """
     if block < 1:
-        raise Problem("a block of {block} keys holds nothing; give 1 or more", block=block)
+        raise Problem("block is {block}: give 1 or more keys", block=block)
     plain = from_qkv(q, k, v, mask, scale)
     q, k, v = plain.q, plain.k, plain.v
     if q.ndim != 2:
@@ -141,8 +141,8 @@ def tiles(
         scores = np.where(rule.array(n, m, cols=keys)[0, 0], scores, -np.inf)
         best = scores.max(-1)
         new = np.maximum(largest, best)
-        floor = np.where(np.isneginf(new), 0.0, new)  # −inf − −inf is NaN: a row that saw nothing stays at 0
-        with np.errstate(over="ignore"):  # e^(−1e308 − 1e308) is 0; a sum that overflows is refused
+        floor = np.where(np.isneginf(new), 0.0, new)  # −inf − −inf is NaN: a row without visible keys stays at 0
+        with np.errstate(over="ignore"):  # e^(−1e308 − 1e308) is 0; check_finite catches sums that overflow
             shrink = np.exp(largest - floor)
             exponentials = np.exp(scores - floor[:, None])  # (N, block)
             largest, total = new, total * shrink + exponentials.sum(-1)

@@ -1,11 +1,11 @@
-"""What may stand where attention stands: retention, Mamba-2, the gated delta rule. Tensors in, tensors out.
+"""Alternatives to attention: retention, Mamba-2, the gated delta rule. Tensors in, tensors out.
 
 Read in this order: `reference`, `stepwise`, `forms`, `calls`, `dispatch`, `mixer_maps`, `state_cache`, `convolution`,
 `retention`, `mamba2`, `delta`, `hf_weights`.
 
-Each mixer is y = A·V with a lower triangular A made of q, k and decays, so its map can be looked at as attention's can, and
-each is a recurrence, so a new token costs the same after any text. The names below are loaded when first used; `reference`
-and `stepwise` need no torch.
+Each mixer is y = A·V with a lower triangular A computed from q, k and decays, so its map can be shown as attention's. Each
+is also a recurrence, so the cost of a new token doesn't grow with the text. The names below are imported at first use;
+`reference` and `stepwise` don't need torch.
 
 >>> import torch
 >>> from qkv.mixers import mix

@@ -1,4 +1,4 @@
-"""What one mixing received, kept as references: enough for any weight of its map later, at O(n·d) memory.
+"""Arguments of a `mix` call, kept as references: any weight of its map can be computed later, with O(n·d) memory.
 
 B batch, H heads, G groups of heads that share q and k, N tokens, D key width, P value width.
 """
@@ -19,7 +19,7 @@ from . import forms
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mixing:
-    """What one `mix` received: references where nothing had to be changed.
+    """Arguments of one `mix` call: references where they needed no change.
 
     >>> one = torch.ones(1, 1, 3, 1)
     >>> call = Mixing(one, one, one, torch.full((1, 1, 3), 0.5).log(), scale=1.0, name="decoder.0")
@@ -38,27 +38,29 @@ class Mixing:
     q: Tensor  # (B, G, N, D), after positions
     k: Tensor  # (B, G, N, D); 0 for tokens that are padding
     v: Tensor  # (B, H, N, P); 0 for tokens that are padding
-    decay: Tensor  # (B, H, N): log γ of every token; 0 for padding, which takes nothing away
+    decay: Tensor  # (B, H, N): log γ of every token; 0 for padding
     scale: float
-    write: Tensor | None = None  # (B, H, N): β of the delta rule; None: everything is added
-    state: Tensor | None = None  # (B, H, D, P): what came before
+    write: Tensor | None = None  # (B, H, N): β of the delta rule; None: linear attention
+    state: Tensor | None = None  # (B, H, D, P): initial state
     keep: Tensor | None = None  # (B, N): True = a real token
-    resets: Tensor | None = None  # (B, N): here a document begins
-    name: str | None = None  # which layer called, where the caller says
+    resets: Tensor | None = None  # (B, N): True where a document begins
+    name: str | None = None  # of the layer that called
 
     @property
     def n_head(self) -> int:
-        """Heads of values; those of a group share q and k."""
+        """Number of value heads; the heads of a group share q and k."""
         return self.v.shape[1]
 
     def run(self, form: str, chunk: int) -> tuple[Tensor, Tensor]:
-        """Output (B, H, N, P) and state (B, H, D, P) by that form, in float32 or better.
+        """Compute output (B, H, N, P) and state (B, H, D, P) with this form, in float32 or better.
 
         >>> one = torch.ones(1, 1, 2, 1)
         >>> Mixing(one, one, one, torch.zeros(1, 1, 2), scale=1.0).run("recurrent", 0)[0].flatten().tolist()
         [1.0, 2.0]
         """
-        exact = self.v.dtype if self.v.dtype.itemsize > 2 else torch.float32  # in half precision a sum stops growing
+        exact = (
+            self.v.dtype if self.v.dtype.itemsize > 2 else torch.float32
+        )  # in half precision a long sum stops growing
         q, k, v, decay = (t.to(exact) for t in (self.q, self.k, self.v, self.decay))
         write = None if self.write is None else self.write.to(exact)
         state = v.new_zeros(*v.shape[:2], k.shape[3], v.shape[3]) if self.state is None else self.state.to(v.dtype)
@@ -68,36 +70,36 @@ class Mixing:
             return forms.chunkwise(q, k, v, decay, write, state, self.scale, chunk, self.resets)
 
     def weights(self, heads: Sequence[int] | None = None) -> Tensor:
-        """The whole map of these heads (all by default), (B, heads, N, N): signed, and rows don't sum to 1."""
+        """Return the map of these heads (default: all), (B, heads, N, N): signed, and rows don't sum to 1."""
         with torch.no_grad():
             return self.only(heads)._map()
 
     def _map(self) -> Tensor:
-        """What becomes of unit values is the map itself."""
+        """Return the map, which is the output for unit values."""
         batch, heads, n, _ = self.v.shape
         unit = torch.eye(n, dtype=self.v.dtype, device=self.v.device).expand(batch, heads, n, n)
         return replace(self, v=unit, state=None).run("parallel", max(n, 1))[0]
 
     def carried(self) -> Tensor | None:
-        """What the state that came before gives to every token, (B, H, N, P): the output is weights·v and this."""
+        """Return the contribution of the initial state to the output, (B, H, N, P): output = weights·v + this."""
         if self.state is None:
             return None
         return replace(self, v=torch.zeros_like(self.v)).run("chunkwise", forms.CHUNK)[0]
 
     def table(self) -> Tensor:
-        """The map as edits get it, with its gradient, (B, H, N, M): where a state came before, its share, 1, is the first column."""
+        """Return the map with its gradient, as passed to edits: (B, H, N, M). An initial state adds a first column of 1."""
         shares = self._map()
         return shares if self.state is None else torch.nn.functional.pad(shares, (1, 0), value=1.0)
 
     def applied(self, table: Tensor, heads: Sequence[int]) -> Tensor:
-        """The output of these heads if such a table were their map."""
+        """Return the output of these heads for the map in `table`."""
         v, before = self.v[:, list(heads)].to(table.dtype), self.carried()
         if before is None:
             return table @ v
         return table[..., 1:] @ v + table[..., :1] * before[:, list(heads)]
 
     def allowed(self) -> Tensor:
-        """Who may look at whom in `table`: bool, broadcasts to (B, H, N, M)."""
+        """Return the mask of `table` as a bool tensor that broadcasts to (B, H, N, M)."""
         batch, _, n, _ = self.v.shape
         allowed = self.mask.tensor(n, n, batch=batch, heads=1, device=self.v.device)
         if self.state is None:
@@ -109,7 +111,7 @@ class Mixing:
 
     @cached_property
     def mask(self) -> masks.Mask:
-        """Who may look at whom, as a mask.
+        """Which token may contribute to which, as a mask.
 
         >>> one = torch.ones(1, 1, 2, 1)
         >>> Mixing(one, one, one, torch.zeros(1, 1, 2), scale=1.0).mask
@@ -122,10 +124,10 @@ class Mixing:
 
     @property
     def bias(self) -> None:
-        """Scores of a mixing have none; an attention's may."""
+        """Always None: unlike attention, mixers have no bias."""
 
     def only(self, heads: Sequence[int] | None = None, items: Sequence[int] | None = None) -> Mixing:
-        """The same call with these heads alone, and these items of the batch; all where nothing is said."""
+        """Return the call restricted to these heads and batch items (default: all)."""
         per_group = self.v.shape[1] // self.q.shape[1]
         groups = None if heads is None else [head // per_group for head in heads]
 
@@ -136,7 +138,7 @@ class Mixing:
         return Mixing(q, k, v, decay, self.scale, write, state, keep, resets, self.name)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Mixing:
-        """The same call with its tensors changed alike: moved, cast, detached."""
+        """Return the call with `change` (move, cast, detach) applied to its tensors."""
         q, k, v, decay = (change(t) for t in (self.q, self.k, self.v, self.decay))
         write, state = (None if t is None else change(t) for t in (self.write, self.state))
         return replace(self, q=q, k=k, v=v, decay=decay, write=write, state=state)

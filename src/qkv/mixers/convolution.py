@@ -1,8 +1,7 @@
-"""A causal convolution: each channel sees itself and its last few values, so that a token knows its neighbours before
-anything is written to a state.
+"""Causal depthwise convolution: each channel is mixed with its last few values before the state is updated.
 
-PyTorch's own takes channels before tokens and is slow backwards on a CPU; here both directions are written out over
-tokens as they come, a few rows at a time so that they stay in the cache.
+PyTorch's convolution needs channels before tokens, and its backward is slow on a CPU. Here forward and backward are
+written out in token order, a few rows at a time so that they stay in the CPU cache.
 
 B batch, N tokens, C channels, K taps.
 """
@@ -17,7 +16,7 @@ from ..attention.heads import check_sizes
 from .dispatch import document_starts
 from .state_cache import StateCache
 
-ROWS = 64  # tokens worked on at once
+ROWS = 64  # tokens processed at once
 
 
 class CausalConvolution(nn.Module):
@@ -25,7 +24,7 @@ class CausalConvolution(nn.Module):
 
     >>> convolution = CausalConvolution(1, taps=2, bias=False)
     >>> _ = torch.nn.init.ones_(convolution.weight)
-    >>> convolution(torch.tensor([[[0.0], [1.0], [2.0], [3.0]]])).flatten().tolist()  # the first one stands before
+    >>> convolution(torch.tensor([[[0.0], [1.0], [2.0], [3.0]]])).flatten().tolist()  # the first input is the context
     [1.0, 3.0, 5.0]
     """
 
@@ -37,7 +36,7 @@ class CausalConvolution(nn.Module):
 
     @property
     def taps(self) -> int:
-        """K.
+        """Number of taps, K.
 
         >>> CausalConvolution(8, taps=3).taps
         3
@@ -45,7 +44,7 @@ class CausalConvolution(nn.Module):
         return self.weight.shape[1]
 
     def forward(self, x: Tensor, resets: Tensor | None = None) -> Tensor:
-        """x (B, K − 1 + N, C), what stands before the text in front → (B, N, C); nobody sees across `resets` (B, N)."""
+        """x (B, K − 1 + N, C), with K − 1 tokens of context first → (B, N, C); taps don't reach across `resets` (B, N)."""
         weight = self.weight.t().contiguous()  # (K, C)
         bias = weight.new_zeros(weight.shape[1]) if self.bias is None else self.bias
         if resets is None:
@@ -65,9 +64,9 @@ class CausalConvolution(nn.Module):
 def convolve(
     convolution: CausalConvolution, x: Tensor, keep: Tensor | None, documents: Tensor | None, cache: StateCache | None
 ) -> tuple[Tensor, Tensor]:
-    """SiLU of the convolution of x (B, N, C), and what went in with what stood before in front, (B, K − 1 + N, C).
+    """Return SiLU of the convolution of x (B, N, C), and its input with the context in front, (B, K − 1 + N, C).
 
-    Padding goes in as 0, which is what stands before every text.
+    Padding is set to 0, like the context of a new text.
     """
     if keep is not None:
         x = x.masked_fill(~keep[..., None], 0.0)

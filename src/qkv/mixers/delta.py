@@ -1,8 +1,8 @@
-"""The gated delta rule as a layer, as Qwen3-Next has it: a state whose keys are overwritten, not added to.
+"""The gated delta rule as a layer, as in Qwen3-Next: writes replace the value of a key instead of adding to it.
 
-    (q, k, v) = convolution and SiLU of W·x;  q and k to length 1
+    (q, k, v) = SiLU(convolution(W·x));  q and k normalised to length 1
     y = mix(q, k, v, log γ = −e^rate·softplus(…), write = β = σ(…))
-    output = W_o·(RMSnorm(y)·SiLU(gate)), the norm over each head
+    output = W_o·(RMSnorm(y)·SiLU(gate)), the norm per head
 
 B batch, N tokens, C model width, H heads of values, P their width, G heads of q and k, D their width.
 """
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class GatedDelta(nn.Module):
-    """One gated delta layer, width → width; its state is H × D × P numbers, however long the text.
+    """One gated delta layer, width → width; its state is H × D × P numbers for any length of text.
 
     width        C, of the input and the output
     n_head       H: heads of values
-    n_key_head   G: heads of q and k, shared by groups of value heads; n_head if not given
-    head_width   P: width / n_head if not given
-    key_width    D: head_width if not given
+    n_key_head   G: heads of q and k, shared by groups of value heads; default n_head
+    head_width   P: default width / n_head
+    key_width    D: default head_width
     taps         of the causal convolution
 
     >>> _ = torch.manual_seed(0)
@@ -72,9 +72,9 @@ class GatedDelta(nn.Module):
         self.parts = (groups * key_width, groups * key_width, n_head * head_width)  # q, k, v
         self.qkv = nn.Linear(width, sum(self.parts), bias=False)
         self.gate = nn.Linear(width, n_head * head_width, bias=False)
-        self.rates = nn.Linear(width, 2 * n_head, bias=False)  # how much is written, how much is forgotten
+        self.rates = nn.Linear(width, 2 * n_head, bias=False)  # of writing and of decay
         self.convolution = CausalConvolution(sum(self.parts), taps, bias=False)
-        # As the rule is trained, not as transformers leaves it for weights to be loaded (ones: all is forgotten at once).
+        # Initialised for training. transformers leaves ones, since it loads weights: the state would be lost at each token.
         steps = torch.exp(torch.empty(n_head).uniform_(math.log(0.001), math.log(0.1)))
         self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is `steps`
         self.rate = nn.Parameter(torch.empty(n_head).uniform_(0.01, 16).log())
@@ -82,7 +82,7 @@ class GatedDelta(nn.Module):
         self.out = nn.Linear(n_head * head_width, width, bias=False)
 
     def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
-        """Room for what the layer keeps of any text."""
+        """Return a cache for this layer; its size doesn't depend on the text."""
         channels, taps = sum(self.parts), self.convolution.taps
         return StateCache(batch, self.n_head, self.key_width, self.head_width, channels=channels, taps=taps, **where)
 
@@ -91,7 +91,7 @@ class GatedDelta(nn.Module):
     ) -> Tensor:
         """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
 
-        With a cache, x is only the new tokens. `at` is not used: the order of tokens is all the position there is.
+        With a cache, x is only the new tokens. `at` is ignored: the layer has no positions.
         """
         check_input("x", x, self.width)
         keep, documents = read_mask(mask, x, cache)
@@ -110,9 +110,9 @@ class GatedDelta(nn.Module):
 
     @classmethod
     def from_transformers(cls, module: Any) -> GatedDelta:
-        """The same layer with the same weights, from transformers' Qwen3NextGatedDeltaNet.
+        """Convert transformers' Qwen3NextGatedDeltaNet, with its weights.
 
-        There q, k, v and gate stand side by side for each key head, and so do its writes and steps; here each is whole.
+        It interleaves q, k, v and gate per key head, and also writes and steps; here each is contiguous.
 
         >>> from transformers.models.qwen3_next import modeling_qwen3_next as qwen
         >>> config = qwen.Qwen3NextConfig(hidden_size=8, linear_num_key_heads=1, linear_num_value_heads=2)
@@ -139,7 +139,7 @@ class GatedDelta(nn.Module):
         )
 
 
-INTERLEAVED = ("qkv.weight", "gate.weight", "rates.weight")  # in transformers' layers, group by group
+INTERLEAVED = ("qkv.weight", "gate.weight", "rates.weight")  # interleaved by group in transformers' layers
 NAMES = {
     "convolution.weight": "conv1d.weight",
     "step_bias": "dt_bias",
@@ -150,7 +150,7 @@ NAMES = {
 
 
 def unit(x: Tensor) -> Tensor:
-    """Vectors of length 1, or a little less where they are tiny: x / √(|x|² + 10⁻⁶).
+    """Normalise vectors to length 1 (less for tiny vectors): x / √(|x|² + 10⁻⁶).
 
     >>> unit(torch.tensor([[3.0, 4.0]])).tolist()
     [[0.6..., 0.8...]]

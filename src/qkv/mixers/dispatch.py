@@ -1,7 +1,7 @@
-"""The one function through which every mixing goes, as `attend` is for attention: `mix(q, k, v, decay)`.
+"""`mix(q, k, v, decay)`, the function that every mixer layer calls, as attention layers call `attend`.
 
-It picks the form for the length at hand and can say which and why (`explain`). Whoever records attention (`record`) is
-handed the mixing too, and whoever edits weights (`replace_weights`) edits these.
+It chooses the form by the length; `explain` returns which one and why. `record` and `replace_weights` of attention work
+on mixers too.
 
 B batch, H heads, G groups of heads that share q and k (head h reads group h // (H/G), as Mamba-2 does), N tokens,
 D key width, P value width.
@@ -26,7 +26,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 
 
 class Options(TypedDict, total=False):
-    """What `mix` takes beside q, k, v, the decay and the write."""
+    """Arguments of `mix` besides q, k, v, the decay and the write."""
 
     state: Tensor | None
     keep: Tensor | None
@@ -50,16 +50,16 @@ def mix(
     chunk: int | None = None,
     name: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """What a state gives to each query: S ← γ·S + k·vᵀ, y = scale·Sᵀq; with `write` (β) the delta rule.
+    """Return the output of a recurrent state: S ← γ·S + k·vᵀ, y = scale·Sᵀq; with `write` (β) the delta rule.
 
-    q and k are (B, G, N, D), v is (B, H, N, P), G a divisor of H. `decay` is log γ, so 0 or less: (H,) for one per head
-    as in retention, or (B, H, N) for one per token as in Mamba-2. With `write` (B, H, N) a token first takes out of the
-    state what its key holds there: S ← γ·S + k·β·(v − γ·Sᵀk)ᵀ; keys should then have length 1. `state` (B, H, D, P) is
-    what came before. `keep` (B, N): True = a real token; padding writes nothing and lets nothing decay. `documents`
-    (B, N) numbers texts that stand one after the other: where the number changes, the state is emptied. `scale` is 1/√D
-    unless given. `form` is parallel, chunkwise (in chunks of `chunk` tokens) or recurrent; all give the same.
+    q and k are (B, G, N, D), v is (B, H, N, P), G a divisor of H. `decay` is log γ, so at most 0: (H,) for one per head
+    as in retention, or (B, H, N) for one per token as in Mamba-2. With `write` (B, H, N) a token first removes the value
+    of its key from the state: S ← γ·S + k·β·(v − γ·Sᵀk)ᵀ; keys should then have length 1. `state` (B, H, D, P) is the
+    initial state. `keep` (B, N): True = a real token; padding doesn't change the state. `documents` (B, N) numbers
+    packed texts: where the number changes, the state is cleared. `scale` defaults to 1/√D. `form` is parallel, chunkwise
+    (in chunks of `chunk` tokens) or recurrent; all give the same result.
 
-    Gives the output (B, H, N, P) and the state after the last token.
+    Returns the output (B, H, N, P) and the state after the last token.
 
     >>> one = torch.ones(1, 1, 3, 1)
     >>> output, state = mix(one, one, one, torch.tensor([0.5]).log())
@@ -87,7 +87,7 @@ def explain(
     chunk: int | None = None,
     **options: Unpack[Options],
 ) -> str:
-    """Which form `mix` would take on these arguments, and why, in one sentence, in the language spoken.
+    """Return which form `mix` would use on these arguments and why, as a sentence in the current language.
 
     >>> q = torch.zeros(1, 8, 1024, 64)
     >>> explain(q, q, q, torch.zeros(8))
@@ -101,7 +101,7 @@ def explain(
 
 
 def _choose_form(call: Mixing, form: Form, chunk: int | None) -> tuple[Form, int, Message]:
-    """(form, tokens of a chunk, why)."""
+    """Return (form, tokens of a chunk, reason)."""
     if form not in FORMS:
         raise unknown("form", form, FORMS)
     if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
@@ -184,12 +184,12 @@ def _checked_call(
 
 
 def document_starts(documents: Tensor, keep: Tensor | None = None) -> Tensor:
-    """Where a document begins that isn't the one of the last real token before, (B, N) bool; the first token doesn't.
+    """Return where a new document begins, (B, N) bool; the first token doesn't count, and padding is skipped.
 
     >>> document_starts(torch.tensor([[1, 1, 9, 1, 2]]), torch.tensor([[True, True, False, True, True]])).tolist()
     [[False, False, False, False, True]]
     """
-    if keep is not None:  # padding belongs to the text before it, and at the front to the one after
+    if keep is not None:  # padding belongs to the text before it; leading padding to the first text
         position = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
         last = torch.where(keep, position, -1).cummax(1).values
         first = torch.where(keep, position, documents.shape[1] - 1).amin(1, keepdim=True)
@@ -200,7 +200,7 @@ def document_starts(documents: Tensor, keep: Tensor | None = None) -> Tensor:
 
 
 def _per_token(what: str, values: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """(B, H, N) of what is given per head, (H,), or per token."""
+    """Return values per head, (H,), or per token as (B, H, N)."""
     per_token = values.ndim == 3 and all(s in (1, whole) for s, whole in zip(values.shape, shape, strict=True))
     if not per_token and values.shape != shape[1:2]:
         raise Problem(
@@ -217,7 +217,7 @@ def _check_decay(decay: Tensor) -> None:
     if decay.device.type != "cpu" or torch.compiler.is_compiling() or decay.numel() == 0:
         return
     values = decay.detach()
-    low, high = (float(end) for end in torch.aminmax(values))  # NaN shows in both
+    low, high = (float(end) for end in torch.aminmax(values))  # NaN if any is NaN
     if not (high <= 0 and math.isfinite(low)):
         index = tuple((~(torch.isfinite(values) & (values <= 0))).nonzero()[0].tolist())
         raise Problem(
@@ -229,14 +229,14 @@ def _check_decay(decay: Tensor) -> None:
 
 
 def _check_finite(call: Mixing, output: Tensor, state: Tensor) -> None:
-    """NaN comes out if it went in, or if the delta rule overshot: say which."""
+    """Raise `NotFinite` if output or state hold NaN: from the inputs, or because the delta rule overshot."""
     if math.isfinite(float(output.detach().sum()) + float(state.detach().sum())):
         return
     check_inputs_finite(call, ("q", "k", "v", "write", "state"))
     if call.write is not None and not bool(torch.isfinite(state).all()):
         longest = float(call.write.detach().amax() * call.k.detach().square().sum(-1).amax())
         raise NotFinite(
-            "the state grew beyond all numbers: a write of β·|k|² above 2 overshoots what it corrects, and here it is up "
-            "to {longest}; give keys of length 1",
+            "the state overflowed: a write with β·|k|² above 2 overshoots, and here it is up to {longest}; give keys of "
+            "length 1",
             longest=longest,
         )

@@ -1,15 +1,15 @@
-"""One mixing in three forms that give the same: recurrent (token by token, constant memory), parallel (one matrix, as
-attention), chunkwise (matrices inside chunks, a state from chunk to chunk), which is how long texts are trained on.
+"""Mixers in three equal forms: recurrent (token by token, constant memory), parallel (one matrix, as in attention) and
+chunkwise (matrices inside chunks, a state between chunks), which is used to train on long texts.
 
     S ← γ·S + k·uᵀ,   y = scale·Sᵀq,   u = v                       decayed linear attention: retention, Mamba-2
-                                       u = β·x, x = v − (γ·S)ᵀk    the delta rule: x is what the key did not hold yet
+                                       u = β·x, x = v − (γ·S)ᵀk    the delta rule: x is what the key does not store yet
 
-With u known the delta rule is linear attention of u. Inside a chunk x solves a triangular system, (I + M·β)·x = v − K̂·S₀,
-where M = tril(K Kᵀ ∘ L, −1), S₀ the state before the chunk and K̂ the keys as they see it. The parallel form is one chunk.
+Given u, the delta rule is linear attention of u. Inside a chunk x solves a triangular system, (I + M·β)·x = v − K̂·S₀,
+where M = tril(K Kᵀ ∘ L, −1), S₀ is the state before the chunk and K̂ the decayed keys. The parallel form is a single chunk.
 
-Decays are logarithms. L, what is left at i of what j wrote, is e^(cᵢ − cⱼ) with c their running sum inside a chunk: never
-a quotient of products, which would be 0/0 for strong decays. Sums are taken in float64, since after a strong decay the
-small differences that follow would drown in float32.
+Decays are logarithms. L, the decay from j to i, is e^(cᵢ − cⱼ) with c their running sum inside a chunk, never a quotient
+of products, which would be 0/0 for strong decays. Sums are in float64: after a strong decay, float32 would lose the small
+differences that follow.
 
 B batch, H heads, G groups of heads that share q and k (head h reads group h // (H/G)), R = H/G, N tokens, D key width,
 P value width; T chunks of C tokens.
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-CHUNK = 64  # tokens of a chunk where nothing else is said: tables inside it cost about what its states cost
-SPAN = 1 << 20  # numbers of all heads' C×C tables that are worked on at once: 4 MB of float32, which caches hold
+CHUNK = 64  # default tokens per chunk: its tables cost about as much as its states
+SPAN = 1 << 20  # numbers of all heads' C×C tables processed at once: 4 MB of float32, which fits caches
 
 
 def recurrent(
@@ -36,9 +36,9 @@ def recurrent(
     scale: float,
     resets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Token by token: q and k (B, G, N, D), v (B, H, N, P), decay and write (B, H, N), state (B, H, D, P).
+    """Compute token by token: q and k (B, G, N, D), v (B, H, N, P), decay and write (B, H, N), state (B, H, D, P).
 
-    Where `resets` (B, N) is True, nothing of what was before is left.
+    Where `resets` (B, N) is True, the state is cleared first.
 
     >>> one = torch.ones(1, 1, 3, 1)
     >>> y, state = recurrent(one, one, one, torch.zeros(1, 1, 3), None, torch.zeros(1, 1, 1, 1), 1.0)
@@ -74,7 +74,7 @@ def chunkwise(
     chunk: int,
     resets: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The same chunk by chunk; a chunk as long as the text is the parallel form.
+    """Compute chunk by chunk; a chunk as long as the text is the parallel form.
 
     >>> one = torch.ones(1, 1, 3, 1)
     >>> y, state = chunkwise(one, one, one, torch.zeros(1, 1, 3), None, torch.zeros(1, 1, 1, 1), 1.0, chunk=2)
@@ -98,22 +98,22 @@ def chunkwise(
 
 
 class DecayFactors(NamedTuple):
-    """What decays leave over, for every head and chunk."""
+    """Decay factors of every head and chunk."""
 
-    pairs: Tensor  # (B, G, R, T, C, C)  L: of what token j wrote, at token i; 0 for what comes later
-    entry: Tensor  # (B, G, R, T, C, 1)  of the state before the chunk, at token i
-    exit: Tensor  # (B, G, R, T, C, 1)   of what token j wrote, after the chunk
-    through: Tensor  # (B, G, R, T, 1, 1)  of the state before the chunk, after it
+    pairs: Tensor  # (B, G, R, T, C, C)  L: from token j to token i; 0 for j > i
+    entry: Tensor  # (B, G, R, T, C, 1)  from the start of the chunk to token i
+    exit: Tensor  # (B, G, R, T, C, 1)   from token j to the end of the chunk
+    through: Tensor  # (B, G, R, T, 1, 1)  from start to end of the chunk
 
 
 def decay_factors(decay: Tensor, resets: Tensor | None) -> DecayFactors:
-    """Of logarithms (…, T, C); resets are whatever broadcasts to them."""
+    """Return the factors of log decays (…, T, C); resets broadcast to them."""
     total = decay.double().cumsum(-1)  # (B, G, R, T, C)
     last = total[..., -1:]
     pairs = (total[..., :, None] - total[..., None, :]).to(decay.dtype)
     entry, leave = total.to(decay.dtype), (last - total).to(decay.dtype)
     if resets is not None:
-        count = resets.cumsum(-1)  # how many documents began in this chunk
+        count = resets.cumsum(-1)  # number of documents begun in this chunk
         pairs.masked_fill_(count[..., :, None] != count[..., None, :], float("-inf"))
         entry.masked_fill_(count > 0, float("-inf"))
         leave.masked_fill_(count != count[..., -1:], float("-inf"))
@@ -122,7 +122,7 @@ def decay_factors(decay: Tensor, resets: Tensor | None) -> DecayFactors:
 
 
 class _ChunkwiseFunction(torch.autograd.Function):
-    """All chunks of a span, with the gradient written out: autograd's own would copy a span for every chunk it reads.
+    """All chunks of a span, with a hand-written gradient: autograd would copy the span for every chunk it reads.
 
     q, k (B, G, T, C, D), v (B, H, T, C, P), decay, write (B, H, T, C), state (B, H, D, P), resets (B, T, C).
     """
@@ -181,7 +181,7 @@ class _ChunkwiseFunction(torch.autograd.Function):
         factors = DecayFactors(*rest)
         dy, end = (t.unflatten(1, (q.shape[1], -1)) for t in (dy.contiguous(), dstate))
         faded_dy = _merge_heads(dy * factors.entry)
-        before = q.mT @ faded_dy  # (B, G, T, D, R·P): what the state before a chunk gets from its reads
+        before = q.mT @ faded_dy  # (B, G, T, D, R·P): gradient of the state before a chunk by its reads
         du = (factors.pairs * scores).mT @ dy  # (B, G, R, T, C, P)
         ends = torch.empty_like(starts)  # gradients of the states after each chunk
         if beta is None:
@@ -212,7 +212,7 @@ class _ChunkwiseFunction(torch.autograd.Function):
             dwrite = torch.linalg.vecdot(x, du).flatten(1, 2)
             pairs = (dx @ u.mT).mul_(factors.pairs).tril_(-1).sum(2)
             dk -= ((pairs + pairs.mT) @ k).add_(_merge_heads(dx * factors.entry) @ starts.mT)
-        # A decay scales every read at or after it of what was written before it: q·dq − k·dk, which is y·dy − v·dv.
+        # A decay scales every read at or after it of all writes before it: q·dq − k·dk, which equals y·dy − v·dv.
         after = torch.cat([starts[:, :, 1:], _merge_heads(state[:, :, :, None])], 2).mul_(ends)
         carried = _split_heads(after, v).sum((-1, -2))[..., None]  # (B, G, R, T, 1)
         ddecay = torch.linalg.vecdot(y, dy).sub_(torch.linalg.vecdot(v, dx))  # (B, G, R, T, C)
@@ -221,17 +221,17 @@ class _ChunkwiseFunction(torch.autograd.Function):
 
 
 def _merge_heads(table: Tensor) -> Tensor:
-    """(B, G, R, T, ·, P) → (B, G, T, ·, R·P): the heads of a group side by side, for one product with its q or k."""
+    """(B, G, R, T, ·, P) → (B, G, T, ·, R·P): join the heads of a group for one product with its q or k."""
     return table.permute(0, 1, 3, 4, 2, 5).flatten(4)
 
 
 def _split_heads(table: Tensor, like: Tensor) -> Tensor:
-    """The other way, without moving anything."""
+    """Invert `_merge_heads`; returns a view."""
     return table.unflatten(4, (like.shape[2], -1)).permute(0, 1, 4, 2, 3, 5)
 
 
 def inverse(system: Tensor) -> Tensor:
-    """(I + system)⁻¹ of strictly lower triangular systems."""
+    """Return (I + system)⁻¹ of strictly lower triangular systems."""
     size = system.shape[-1]
     identity = torch.eye(size, dtype=system.dtype, device=system.device).expand_as(system)
     return torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)

@@ -1,4 +1,4 @@
-"""Weights of transformers' layers, taken by a table of names; and how those of several heads are woven into one."""
+"""Copy weights of transformers' layers by a table of names, and interleave the heads of fused weights."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def interleave_groups(parts: Sequence[Tensor], groups: int) -> Tensor:
-    """Tensors (G·a, …), (G·b, …), … as one whose rows go group by group: a of the first, b of the second, …
+    """Join tensors (G·a, …), (G·b, …), … group by group: a rows of the first, b rows of the second, …
 
     >>> interleave_groups([torch.tensor([1, 2]), torch.tensor([10, 11, 20, 21])], groups=2).tolist()
     [1, 10, 11, 2, 20, 21]
@@ -21,7 +21,7 @@ def interleave_groups(parts: Sequence[Tensor], groups: int) -> Tensor:
 
 
 def split_groups(tensor: Tensor, groups: int, sizes: Sequence[int]) -> list[Tensor]:
-    """The other way; `sizes` are a, b, …
+    """Invert `interleave_groups`; `sizes` are a, b, …
 
     >>> [part.tolist() for part in split_groups(torch.tensor([1, 10, 11, 2, 20, 21]), groups=2, sizes=[1, 2])]
     [[1, 2], [10, 11, 20, 21]]
@@ -31,7 +31,7 @@ def split_groups(tensor: Tensor, groups: int, sizes: Sequence[int]) -> list[Tens
 
 @torch.no_grad()
 def copy_weights(ours: Layer, theirs: dict[str, Tensor], names: dict[str, str], training: bool) -> Layer:
-    """Copy weights into a layer of ours, none left over, in the dtype and on the device of theirs.
+    """Copy all weights into a layer, moved to their dtype and device; raise if any is unused.
 
     >>> linear = copy_weights(nn.Linear(1, 1, bias=False), {"w": torch.tensor([[3.0]])}, {"weight": "w"}, training=False)
     >>> linear.weight.item(), linear.training
@@ -42,5 +42,5 @@ def copy_weights(ours: Layer, theirs: dict[str, Tensor], names: dict[str, str], 
     for name, parameter in ours.named_parameters():
         parameter.copy_(remaining.pop(names[name]).reshape(parameter.shape))
     if remaining:
-        raise Problem("these weights have no place here: {names}", names=all_of(sorted(remaining)))
+        raise Problem("this layer has no parameters for these weights: {names}", names=all_of(sorted(remaining)))
     return ours

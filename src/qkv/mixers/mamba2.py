@@ -1,6 +1,6 @@
-"""Mamba-2: a state that each token writes to as strongly as it chooses, and forgets by as much.
+"""Mamba-2: each token determines how strongly it writes to the state and how much the state decays.
 
-    z, (x, b, c), Δ = W·input;  x, b, c pass a causal convolution and SiLU
+    z, (x, b, c), Δ = W·input;  causal convolution and SiLU of x, b, c
     y = mix(q = c, k = b, v = Δ·x, log γ = −Δ·e^rate) + skip·x        Δ = softplus(…), one per token and head
     output = W_o·RMSnorm(y·SiLU(z))
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class Mamba2(nn.Module):
-    """One Mamba-2 layer, width → width; its state is H × D × P numbers, however long the text.
+    """One Mamba-2 layer, width → width; its state is H × D × P numbers for any length of text.
 
     width       C, of the input and the output
-    n_head      H; 2·width / head_width if not given
+    n_head      H: default 2·width / head_width
     head_width  P
     key_width   D: Mamba's state size
-    groups      G: how many b and c there are; heads of a group share them
+    groups      G: number of b and c, each shared by a group of heads
     taps        of the causal convolution
-    limits      Δ is kept between them
+    limits      Δ is clamped to this range
 
     >>> _ = torch.manual_seed(0)
     >>> layer, x = Mamba2(16, head_width=8, key_width=4), torch.randn(2, 5, 16)
@@ -81,7 +81,7 @@ class Mamba2(nn.Module):
         self.out = nn.Linear(inner, width, bias=bias)
 
     def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
-        """Room for what the layer keeps of any text."""
+        """Return a cache for this layer; its size doesn't depend on the text."""
         channels, taps = self.parts[1], self.convolution.taps
         return StateCache(batch, self.n_head, self.key_width, self.head_width, channels=channels, taps=taps, **where)
 
@@ -90,7 +90,7 @@ class Mamba2(nn.Module):
     ) -> Tensor:
         """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
 
-        With a cache, x is only the new tokens. `at` is not used: the order of tokens is all the position there is.
+        With a cache, x is only the new tokens. `at` is ignored: the layer has no positions.
         """
         check_input("x", x, self.width)
         keep, documents = read_mask(mask, x, cache)
@@ -114,7 +114,7 @@ class Mamba2(nn.Module):
 
     @classmethod
     def from_transformers(cls, module: Any) -> Mamba2:
-        """The same layer with the same weights, from transformers' Mamba2Mixer or BambaMixer.
+        """Convert transformers' Mamba2Mixer or BambaMixer, with its weights.
 
         >>> from transformers.models.mamba2.modeling_mamba2 import Mamba2Config, Mamba2Mixer
         >>> config = Mamba2Config(hidden_size=8, num_heads=4, head_dim=4, state_size=3, n_groups=2)

@@ -1,15 +1,15 @@
-"""The map of a mixing, y = A·V, from q, k and decays on demand, exactly: a rectangle, a row, a column, or the whole pooled.
+"""Exact maps of mixers, y = A·V, computed on demand from q, k and decays: a rectangle, a row, a column, or pooled.
 
-Weights are signed and rows don't sum to 1: there is no softmax. Decayed linear attention gives any weight at once,
+Without softmax, weights are signed and rows don't sum to 1. Decayed linear attention has a formula for each weight,
 
     A[i, j] = scale·e^(cᵢ − cⱼ)·qᵢ·kⱼ,    c the running sum of log γ.
 
-Under the delta rule what j wrote is changed by every write between j and i, so a weight is carried from chunk to chunk:
+Under the delta rule every write between j and i changes what j wrote, so a weight is computed chunk by chunk:
 
-    A[i, j] = read_i · through · … · through · left_j
+    A[i, j] = read_i · through · … · through · leave_j
 
-read_i is what the query at i asks of the state before its chunk, left_j what a value at j leaves in the state after its
-own, `through` (D × D) what a chunk makes of a state. Nothing here holds an n×n matrix of a long text.
+read_i is the read vector of the query at i on the state before its chunk, leave_j the trace of a value at j in the state
+after its chunk, `through` (D × D) the transition of a chunk. No n×n matrix of a long text is stored.
 
 One item and one head: N tokens, D key width, R rows, T chunks of C tokens.
 """
@@ -31,15 +31,15 @@ from ..i18n import Problem, unknown
 from . import forms
 from .calls import Mixing
 
-TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache
-ROWS = 2048  # that are carried through the chunks together
+TILE = 512, 1024  # rows and columns of a tile that fits the CPU cache
+ROWS = 2048  # rows carried through the chunks together
 Tile = tuple[slice, slice, Tensor]  # rows, columns, their weights
-NEGLIGIBLE = -200.0  # a logarithm of what no float32 holds and no sum of float64 notices
+NEGLIGIBLE = -200.0  # log of a factor that underflows in float32 and doesn't change a float64 sum
 
 
 @dataclass(frozen=True)
 class MixerHead:
-    """One head of one item, as something to ask.
+    """The map of one head of one item.
 
     >>> one = torch.ones(1, 1, 4, 1)
     >>> head = MixerHead(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=1.0))
@@ -51,41 +51,40 @@ class MixerHead:
     ([[0.125, 0.25]], [[2.5, 0.0], [1.125, 2.5]])
     """
 
-    call: Mixing  # of this one item and this one head
+    call: Mixing  # with one item and one head
 
     @property
     def n(self) -> int:
-        """Tokens: rows and columns of the map."""
+        """Number of tokens: rows and columns of the map."""
         return self.call.v.shape[2]
 
     m = n  # as many keys as queries
-    bare = False  # there are always q, k and v
+    bare = False  # q, k and v are always known
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """Who may look at whom in a rectangle: bool (R, ·)."""
+        """Return the mask of a rectangle, bool (R, ·)."""
         row, col = self._indices(rows, cols)
         return self.call.mask.tensor(self.n, self.n, batch=1, heads=1)[0, 0].expand(self.n, self.n)[row][:, col]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """Exact weights of a rectangle, (R, ·)."""
+        """Return the exact weights of a rectangle, (R, ·)."""
         return (self._linear if self.call.write is None else self._delta)(*self._indices(rows, cols))
 
     def _indices(self, *spans: Span) -> Iterator[Tensor]:
         return (torch.as_tensor(list(span_indices(span, self.n)), dtype=torch.long) for span in spans)
 
     def row(self, query: int) -> Tensor:
-        """What one token's output is made of: a weight for every token's value, (N,)."""
+        """Return the weights of all values in the output of a token, (N,)."""
         return self.weights([query])[0]
 
     def column(self, key: int) -> Tensor:
-        """What becomes of one token's value: its weight in every output, (N,)."""
+        """Return the weights of a token's value in all outputs, (N,)."""
         return self.weights(None, [key])[:, 0]
 
     @torch.no_grad()
     def pooled(self, bins: int, pool: Pool = "mean") -> Tensor:
-        """The whole map in at most bins × bins cells: the mean or sum of the weights a cell covers, or the largest (by
-        size, with its sign)."""
+        """Return the whole map in at most bins × bins cells: mean, sum, or largest absolute weight (with its sign)."""
         if pool not in POOLS:
             raise unknown("pool", pool, POOLS)
         if bins < 1:
@@ -95,8 +94,8 @@ class MixerHead:
 
     @torch.no_grad()
     def tile(self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: Pool = "max") -> Tensor:
-        """A rectangle of the map in cells of `tall` tokens by `wide`, each the largest (by size, with its sign) or the mean of
-        the weights it covers: (cells down, cells across); NaN where all that a cell covers is hidden.
+        """Return a rectangle in cells of `tall` × `wide` tokens: the largest absolute weight (with its sign) or the mean;
+        (cells down, cells across). NaN where a cell is fully hidden.
 
         >>> one = torch.ones(1, 1, 4, 1)
         >>> head = MixerHead(Mixing(one, one, one, torch.full((1, 1, 4), 0.5).log(), scale=-1.0))
@@ -132,8 +131,8 @@ class MixerHead:
 
     @torch.no_grad()
     def tiles(self, cell: int) -> Iterator[Tile]:
-        """Rectangles that cover all weights that are not 0: their rows, their columns and the weights; the rows of one fill
-        whole cells of `cell` rows, or are all of one cell.
+        """Yield rectangles that cover all nonzero weights, as (rows, columns, weights). The rows of a rectangle are whole
+        cells of `cell` rows, or part of a single cell.
 
         >>> one = torch.ones(1, 1, 3, 1)
         >>> head = MixerHead(Mixing(one, one, one, torch.zeros(1, 1, 3), scale=1.0))
@@ -149,11 +148,9 @@ class MixerHead:
             for start in range(0, rows.stop, TILE[1]):
                 cols = slice(start, min(start + TILE[1], rows.stop))
                 if cols.stop <= top and self._log_decay[top] - self._log_decay[cols.stop - 1] < NEGLIGIBLE:
-                    continue  # what these tokens wrote has decayed before the first of these rows
+                    continue  # these values have decayed before the first of these rows
                 table = self._past_weights(rows, cols) if cols.stop <= top else self._linear(_index(rows), _index(cols))
                 yield rows, cols, table
-
-    # Decayed linear attention: any weight at once.
 
     @cached_property
     def _log_decay(self) -> Tensor:
@@ -173,7 +170,7 @@ class MixerHead:
         return (call.q[0, 0, rows] * call.scale @ call.k[0, 0, cols].T).mul_(factors)
 
     def _row_bands(self, cell: int, most: int) -> Iterator[slice]:
-        """Rows in order, about `most` at a time: whole cells, or parts of one."""
+        """Yield row slices, about `most` at a time: whole cells, or parts of one."""
         step = cell if cell > most else most // cell * cell
         for start in range(0, self.n, step):
             stop = min(start + step, self.n)
@@ -181,8 +178,8 @@ class MixerHead:
                 yield slice(top, min(top + most, stop))
 
     def _past_weights(self, rows: slice, cols: slice) -> Tensor:
-        """Columns that all stand before these rows: e^(cᵢ − cⱼ) is e^(cᵢ − c)·e^(c − cⱼ) with c of the first row, both at
-        most 1, so that one product does it."""
+        """Return weights of columns before all these rows by one matrix product: with c of the first row, e^(cᵢ − cⱼ) is
+        e^(cᵢ − c)·e^(c − cⱼ), both at most 1."""
         call, edge = self.call, self._log_decay[rows.start]
         q, k = call.q[0, 0, rows] * call.scale, call.k[0, 0, cols]
         after, since = (
@@ -194,14 +191,12 @@ class MixerHead:
             since.mul_(self._document[cols] == self._document[rows.start])
         return (q * after[:, None]) @ (k * since[:, None]).T
 
-    # The delta rule: from chunk to chunk.
-
     @cached_property
     def _chunks(self) -> _ChunkMatrices:
         return _chunk_matrices(self.call)
 
     def _delta(self, rows: Tensor, cols: Tensor) -> Tensor:
-        """Few rows are carried to the left, few columns to the right."""
+        """Return weights under the delta rule: few rows are swept backward, few columns forward."""
         weights = self.call.q.new_zeros(len(rows), len(cols))
         if len(rows) == 0 or len(cols) == 0:
             return weights
@@ -220,12 +215,10 @@ class MixerHead:
         return whole[:, back]
 
     def _backward_sweep(self, rows: Tensor, first: int = 0) -> Iterator[tuple[slice, Tensor]]:
-        """The weights of these rows (in order), chunk by chunk of columns from the last that they see down to `first`."""
+        """Yield the weights of these sorted rows per chunk of columns, from the last visible one down to `first`."""
         matrices, size = self._chunks, self._chunks.size
         chunk = rows // size
-        reads = matrices.reads.new_zeros(
-            len(rows), matrices.reads.shape[-1]
-        )  # what each row asks of the state after chunk m
+        reads = matrices.reads.new_zeros(len(rows), matrices.reads.shape[-1])  # read vectors on the state after chunk m
         for m in range(int(chunk[-1]), first // size - 1, -1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = rows[begins:later] - m * size
@@ -236,15 +229,15 @@ class MixerHead:
             reads[later:] = reads[later:] @ matrices.through[m]
             reads[begins:later] = matrices.reads[m, own]
             if begins == 0 and float(reads.abs().amax()) < torch.finfo(torch.float32).tiny:
-                return  # all that these rows could still see has decayed
+                return  # earlier values have decayed for all these rows
 
     def _forward_sweep(self, cols: Tensor, last: int) -> Iterator[tuple[slice, Tensor]]:
-        """The weights of these columns (in order), chunk by chunk of rows; a table has the columns that stand before it."""
+        """Yield the weights of these sorted columns per chunk of rows; a table has the columns up to its chunk."""
         matrices, size = self._chunks, self._chunks.size
         chunk = cols // size
         leaves = matrices.leaves.new_zeros(
             matrices.leaves.shape[1], len(cols)
-        )  # what each value has left in the state, (D, ·)
+        )  # traces of the values in the state, (D, ·)
         for m in range(int(chunk[0]), last // size + 1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = cols[begins:later] - m * size
@@ -256,7 +249,7 @@ class MixerHead:
 
 
 def pool_tiles(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torch.dtype = torch.float32) -> Tensor:
-    """What `MixerHead.tiles` gives of n tokens, in cells of `cell` × `cell` weights: their mean, sum or largest.
+    """Pool the rectangles of `MixerHead.tiles` into cells of `cell` × `cell` weights: mean, sum or largest.
 
     >>> corner = slice(0, 2), slice(0, 2), torch.tensor([[1.0, 0.0], [-3.0, 0.5]])
     >>> pool_tiles([corner], 3, 2, "max").tolist(), pool_tiles([corner], 3, 2, "sum").tolist()
@@ -280,12 +273,12 @@ def pool_tiles(tiles: Iterable[Tile], n: int, cell: int, pool: Pool, dtype: torc
 
 
 class _ChunkMatrices(NamedTuple):
-    """What a map under the delta rule is carried by."""
+    """Matrices of the chunks of a delta rule map."""
 
     inside: Tensor  # (T, C, C): weights between tokens of one chunk
-    reads: Tensor  # (T, C, D): what the query at i asks of the state before its chunk
-    leaves: Tensor  # (T, D, C): what a value at j leaves in the state after its chunk
-    through: Tensor  # (T, D, D): what a chunk makes of the state before it
+    reads: Tensor  # (T, C, D): read vectors on the state before the chunk
+    leaves: Tensor  # (T, D, C): trace of a value at j in the state after the chunk
+    through: Tensor  # (T, D, D): transition of the state
 
     @property
     def size(self) -> int:
@@ -318,7 +311,7 @@ def _index(span: slice) -> Tensor:
 
 
 def head_of(call: Mixing, item: int, head: int) -> MixerHead:
-    """One head of a recorded call, as something to ask.
+    """Return the map of one head of a recorded call.
 
     >>> one = torch.ones(1, 2, 2, 1)
     >>> head_of(Mixing(one, one, one, torch.zeros(1, 2, 2), scale=1.0), item=0, head=1).weights().tolist()

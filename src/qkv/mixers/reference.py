@@ -1,14 +1,13 @@
-"""What may stand where attention stands, each as one matrix: y = A·V with A lower triangular, in NumPy and float64.
+"""Reference of the mixers, each as one matrix: y = A·V with A lower triangular, in NumPy and float64.
 
     retention      A = L ∘ (Q Kᵀ)                                     L: products of one decay γ
     Mamba-2        A = L ∘ (C Bᵀ), V = Δ·x                            L: products of decays e^(Δ·rate), one per token
-    gated delta    A = (L ∘ Q Kᵀ)·(I + tril(β·K Kᵀ ∘ L, −1))⁻¹·β      each write first takes out what its key held
+    gated delta    A = (L ∘ Q Kᵀ)·(I + tril(β·K Kᵀ ∘ L, −1))⁻¹·β      each write replaces the value of its key
 
-Softmax is gone, so a text needs no n×n matrix: a state (key width × value width) carries all that was written. Here it is
-computed the slow way, token by token, and the output the other slow way, by the whole matrix; that both agree is a law.
-Nothing here is fast; every other form is compared with it.
+Without softmax a state (key width × value width) replaces the n×n matrix. Here the state is computed token by token and
+the output by the whole matrix; a test says that they agree. This is slow; tests compare every other form with it.
 
-One head of one text: N tokens, D key width, P value width; leading axes may come before them.
+One head of one text: N tokens, D key width, P value width; leading axes are allowed.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 class Mixed(NamedTuple):
-    """The whole matrix, what it makes of the values, and the state after the last token.
+    """The matrix, the output, and the state after the last token.
 
     >>> whole = Mixed(np.eye(2), np.ones((2, 1)), np.ones((1, 1)))
     >>> bool((whole.weights @ [[1.0], [1.0]] == whole.output).all())
@@ -33,7 +32,7 @@ class Mixed(NamedTuple):
 
 
 def retention(q: ArrayLike, k: ArrayLike, v: ArrayLike, gamma: ArrayLike, scale: float = 1.0) -> Mixed:
-    """One γ for all tokens: what was written i tokens ago counts γ^i.
+    """Compute retention: one γ for all tokens; a value written i tokens ago has the factor γ^i.
 
     >>> retention([[1.0], [1.0], [1.0]], [[1.0], [1.0], [1.0]], [[8.0], [0.0], [0.0]], gamma=0.5).output.round(3).tolist()
     [[8.0], [4.0], [2.0]]
@@ -43,7 +42,7 @@ def retention(q: ArrayLike, k: ArrayLike, v: ArrayLike, gamma: ArrayLike, scale:
 
 
 def ssd(c: ArrayLike, b: ArrayLike, x: ArrayLike, step: ArrayLike, rate: ArrayLike) -> Mixed:
-    """Mamba-2's state space duality: a long step Δ writes x strongly and forgets what was before, e^(Δ·rate), rate < 0.
+    """Compute Mamba-2 (SSD): a larger step Δ writes Δ·x and decays the state by e^(Δ·rate), rate < 0.
 
     >>> ssd([[1.0], [1.0]], [[1.0], [1.0]], [[8.0], [1.0]], step=[1.0, 2.0], rate=-np.log(2)).output.tolist()
     [[8.0], [4.0]]
@@ -53,7 +52,7 @@ def ssd(c: ArrayLike, b: ArrayLike, x: ArrayLike, step: ArrayLike, rate: ArrayLi
 
 
 def linear(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, scale: float = 1.0) -> Mixed:
-    """Decayed linear attention, which both are: S ← γ·S + k·vᵀ, y = Sᵀ·q. `decay` (…, N) is log γ of every token.
+    """Compute decayed linear attention: S ← γ·S + k·vᵀ, y = Sᵀ·q. `decay` (…, N) is log γ of every token.
 
     >>> linear([[1.0], [2.0]], [[1.0], [1.0]], [[3.0], [4.0]], decay=[0.0, 0.0]).weights.tolist()
     [[1.0, 0.0], [2.0, 2.0]]
@@ -67,10 +66,10 @@ def linear(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, scale: fl
 
 
 def delta(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, write: ArrayLike, scale: float = 1.0) -> Mixed:
-    """The gated delta rule: S ← γ·S, then what key k holds moves towards v by the share β: S ← S + β·k·(v − Sᵀk)ᵀ.
+    """Compute the gated delta rule: S ← γ·S, then the value of key k moves towards v by β: S ← S + β·k·(v − Sᵀk)ᵀ.
 
     >>> key = [[1.0], [1.0]]
-    >>> delta(key, key, [[3.0], [5.0]], decay=[0.0, 0.0], write=[1.0, 1.0]).output.tolist()  # overwritten, not added
+    >>> delta(key, key, [[3.0], [5.0]], decay=[0.0, 0.0], write=[1.0, 1.0]).output.tolist()  # the second write replaces the first
     [[3.0], [5.0]]
     """
     q, k, v, decay, write = (np.asarray(t, np.float64) for t in (q, k, v, decay, write))
@@ -86,7 +85,7 @@ def delta(q: ArrayLike, k: ArrayLike, v: ArrayLike, decay: ArrayLike, write: Arr
 
 
 def products(decay: ArrayLike) -> Array:
-    """L: how much of what token j wrote is left at token i, γ_{j+1}···γ_i = e^(Σ log γ); 0 for what comes later.
+    """Return L, the decay from token j to token i: γ_{j+1}···γ_i = e^(Σ log γ), 0 for j > i.
 
     >>> products(np.log([0.5, 0.5, 0.1])).round(2).tolist()
     [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.05, 0.1, 1.0]]

@@ -1,10 +1,10 @@
-"""Retention, after the paper (Sun and others, 2023): attention without softmax, each head forgetting at its own fixed pace.
+"""Retention (Sun and others, 2023): attention without softmax, with a fixed decay per head.
 
     q, k = rotary(W·x);  γ_h = 1 − 2^(−5 − h)
-    output = W_o·(groupnorm(mix(q, k, v, log γ))·SiLU(W_g·x)), the norm over each head
+    output = W_o·(groupnorm(mix(q, k, v, log γ))·SiLU(W_g·x)), the norm per head
 
-Rotary turns are what xPos leaves when its lengthening and shortening become the decay. The paper's score normalisations
-change each row by a factor, which the norm takes out again, so they are left out here.
+The paper's xPos is rotary positions with the decay as its scaling. The paper's normalisations of scores multiply each
+row by a factor, which the norm cancels, so they are omitted.
 
 B batch, N tokens, C model width, H heads, D key width, P value width.
 """
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Retention(nn.Module):
-    """One layer of multi-scale retention, width → width; its state is H × D × P numbers, however long the text.
+    """One layer of multi-scale retention, width → width; its state is H × D × P numbers for any length of text.
 
     width        C, of the input and the output
     n_head       H
-    key_width    D: width / n_head if not given
-    value_width  P: twice the key width if not given, as the paper has it
+    key_width    D: default width / n_head
+    value_width  P: default twice the key width, as in the paper
 
     >>> _ = torch.manual_seed(0)
     >>> layer, x = Retention(16, n_head=4), torch.randn(2, 5, 16)
@@ -72,7 +72,7 @@ class Retention(nn.Module):
 
     @property
     def decay(self) -> Tensor:
-        """log γ of each head, (H,): the first forgets by a 32nd per token, each further one half as fast.
+        """log γ of each head, (H,): γ = 1 − 1/32 for the first, and 1 − γ halves with each further head.
 
         >>> Retention(4, n_head=2).decay.exp().tolist()
         [0.96875, 0.984375]
@@ -81,7 +81,7 @@ class Retention(nn.Module):
         return torch.log1p(-(2.0 ** (-5 - heads))).to(self.q.weight.dtype)
 
     def new_cache(self, batch: int, **where: Unpack[Storage]) -> StateCache:
-        """Room for what the layer keeps of any text."""
+        """Return a cache for this layer; its size doesn't depend on the text."""
         return StateCache(batch, self.n_head, self.key_width, self.value_width, **where)
 
     def forward(
@@ -89,7 +89,7 @@ class Retention(nn.Module):
     ) -> Tensor:
         """x (B, N, C) → (B, N, C). `mask`: True/False per token (B, N), or one of causal, padding and documents.
 
-        With a cache, x is only the new tokens. `at` says where the tokens of x stand, if not one after the other.
+        With a cache, x is only the new tokens. `at` is the position of the tokens of x, if they aren't consecutive.
         """
         check_input("x", x, self.width)
         keep, documents = read_mask(mask, x, cache)

@@ -1,6 +1,6 @@
-"""What a mixing layer keeps of a text: one state, and the last few inputs of its convolution. It never grows.
+"""The cache of a mixer layer: a state and the last inputs of its convolution. It never grows.
 
-It is used like a `KVCache`: items of a batch may have different lengths (`expect`), may be reordered, and start again.
+Used like a `KVCache`: batch items may have different lengths (`expect`), can be reordered, and the cache can be reset.
 
 B batch, H heads, D key width, P value width, N new tokens, K taps of the convolution, C its channels.
 """
@@ -22,14 +22,14 @@ from .dispatch import mix
 
 
 class Storage(TypedDict, total=False):
-    """How a cache keeps its numbers."""
+    """Dtype and device of a cache."""
 
     dtype: torch.dtype
     device: torch.device | str | None
 
 
 class StateCache:
-    """The state after all tokens so far, whatever their number.
+    """The state after all tokens so far.
 
     >>> cache = StateCache(batch=2, n_head=1, key_width=2, value_width=3)
     >>> cache.expect([3, 1])
@@ -56,7 +56,7 @@ class StateCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
     ) -> None:
-        state_dtype = dtype if dtype.itemsize > 2 else torch.float32  # a state is a sum over the whole text
+        state_dtype = dtype if dtype.itemsize > 2 else torch.float32  # the state is a sum over the whole text
         self.state = torch.zeros(batch, n_head, key_width, value_width, dtype=state_dtype, device=device)
         self.tail = torch.zeros(batch, taps - 1, channels, dtype=dtype, device=device)
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
@@ -65,40 +65,40 @@ class StateCache:
 
     @property
     def numbers(self) -> int:
-        """How many it holds, after any text."""
+        """How many numbers it stores, for any length of text."""
         return self.state.numel() + self.tail.numel()
 
     def expect(self, counts: Sequence[int] | Tensor) -> None:
-        """The next call brings this many real tokens per item, (B,); what follows them in a row is padding."""
+        """Announce how many real tokens per item, (B,), the next call has; the rest of each row is padding."""
         self._expected = torch.as_tensor(counts, device=self.lengths.device)
 
     def at(self, n: int) -> Positions:
-        """Where n new tokens will stand: an int while all items have one length, else positions (B, N)."""
+        """Return the positions of n new tokens: an int while all items have the same length, else (B, N)."""
         if self.uniform:
             return self.longest
         return self.lengths[:, None] + torch.arange(n, device=self.lengths.device)
 
     def real(self, n: int) -> Tensor | None:
-        """Which of n new tokens were told to be real, (B, N); None: all."""
+        """Return which of n new tokens are real according to `expect`, (B, N); None: all."""
         if self._expected is None:
             return None
         return torch.arange(n, device=self.lengths.device) < self._expected[:, None]
 
     def check_counts(self, n: int) -> None:
-        """Refuse an expectation that n new tokens can't meet.
+        """Raise if the announced counts don't fit n new tokens.
 
         >>> cache = StateCache(batch=1, n_head=1, key_width=2, value_width=3)
         >>> cache.expect([4])
         >>> cache.check_counts(3)
         Traceback (most recent call last):
-        qkv.i18n.Problem: the cache was told to expect [4] tokens, but 3 came: give 0 … 3 per item
+        qkv.i18n.Problem: the cache expects [4] new tokens, but the input has 3: give 0 … 3 per item
         """
         check_counts(self._expected, n)
 
     def advance(self, state: Tensor, inputs: Tensor, keep: Tensor | None = None) -> None:
-        """The state after new tokens, and what the convolution got, (B, K − 1 + N, C), with what stood before in front.
+        """Store the state after new tokens and the convolution's last inputs up to the last real token, both detached.
 
-        They carry no gradient. The next tokens see the last inputs up to the last real one.
+        `inputs` (B, K − 1 + N, C) are the inputs of the convolution, with the context in front.
         """
         n = inputs.shape[1] - self.tail.shape[1]
         self.state = state.detach().to(self.state.dtype)
@@ -114,19 +114,19 @@ class StateCache:
             self.longest, self.uniform, self._expected = int(self.lengths.max()), False, None
 
     def reorder(self, index: Tensor) -> None:
-        """Item i continues what item index[i] held (beam search)."""
+        """Replace item i by item index[i] (beam search)."""
         self.state, self.tail, self.lengths = self.state[index], self.tail[index], self.lengths[index]
 
     def reset(self) -> None:
-        """Empty it. What was handed out before stays as it was: a recorded call goes on knowing the state it got."""
+        """Empty the cache. Allocates new tensors, since recorded calls keep references to the old state."""
         self.state, self.tail, self.lengths = (torch.zeros_like(t) for t in (self.state, self.tail, self.lengths))
         self.longest, self.uniform, self._expected = 0, True, None
 
 
 def read_mask(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tensor | None, Tensor | None]:
-    """Which tokens of x (B, N, …) are real and which document each belongs to, (B, N) or None, from a mask as attention's.
+    """Return which tokens of x (B, N, …) are real and their document numbers, (B, N) or None each.
 
-    A tensor (B, N) says which are real. Of masks, those that a state can obey: causal, padding, documents, all joined by &.
+    `mask` is a bool tensor (B, N), True = real, or a mask that a state can follow: causal, padding, documents, joined by &.
 
     >>> keep, documents = read_mask(masks.causal() & masks.padding([2]), torch.zeros(1, 3, 8), None)
     >>> keep.tolist(), documents
@@ -135,7 +135,7 @@ def read_mask(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tens
     batch, n = x.shape[:2]
     _check_cache(cache, batch, n)
     before = 0 if cache is None else cache.longest
-    position = torch.arange(n, device=x.device).expand(batch, n)  # where the new tokens stand
+    position = torch.arange(n, device=x.device).expand(batch, n)  # of the new tokens
     if cache is not None:
         position = position + cache.lengths[:, None]
     keep, ids = None if cache is None else cache.real(n), None
@@ -152,13 +152,10 @@ def read_mask(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tens
             ids = torch.as_tensor(term.ids, device=x.device)[:, :n].expand(batch, n)
             continue
         elif isinstance(term, Documents):
-            raise Problem(
-                "several documents are read in one pass: with a cache that has read something, give one text alone"
-            )
+            raise Problem("several documents need an empty cache: this one has read tokens already, so give one text")
         else:
             raise Problem(
-                "a state passes from each token to the next, so it can obey causal, padding and documents, but not {mask}: "
-                "use an attention layer for that",
+                "mixers support the masks causal, padding and documents, but not {mask}: use an attention layer for that",
                 mask=repr(term),
             )
         keep = real if keep is None else keep & real
@@ -166,9 +163,9 @@ def read_mask(mask: MaskLike, x: Tensor, cache: StateCache | None) -> tuple[Tens
 
 
 def mix_cached(cache: StateCache | None, inputs: Tensor, *parts: Tensor, keep: Tensor | None, **options: Any) -> Tensor:
-    """The output of `mix` from the state that a cache holds; the cache goes on to the state after these tokens.
+    """Return the output of `mix` from the state of the cache, and advance the cache.
 
-    `inputs` are what the convolution got, see `StateCache.advance`.
+    `inputs` are the inputs of the convolution, see `StateCache.advance`.
     """
     y, state = mix(*parts, state=None if cache is None else cache.state, keep=keep, **options)
     if cache is not None:
@@ -177,7 +174,7 @@ def mix_cached(cache: StateCache | None, inputs: Tensor, *parts: Tensor, keep: T
 
 
 def check_groups(n_head: int, groups: int) -> None:
-    """Refuse groups that heads can't be divided over."""
+    """Raise if the heads can't be divided into groups."""
     if n_head % groups:
         raise Problem(
             "{heads} heads don't divide over {groups} groups: the first must be a multiple", heads=n_head, groups=groups
@@ -193,7 +190,7 @@ def _check_cache(cache: object, batch: int, n: int) -> None:
         )
     if len(cache.lengths) != batch:
         raise Problem(
-            "the cache was made for {cached} texts at once, and {batch} came: make it with new_cache(batch={batch})",
+            "the cache is for a batch of {cached}, but the input has {batch}: make it with new_cache(batch={batch})",
             cached=len(cache.lengths),
             batch=batch,
         )

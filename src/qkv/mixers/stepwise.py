@@ -1,8 +1,8 @@
-"""Retention, Mamba-2 and the gated delta rule on a few tokens, every number kept, in three forms that give the same.
+"""Retention, Mamba-2 and the gated delta rule on a few tokens, with every number, in three equal forms.
 
-    parallel      one table A for the whole text, y = A·V, as attention has it
-    recurrent     one token after the other: a state S is all that is kept
-    chunkwise     some tokens at a time: the table inside a chunk, the state between chunks; what training uses
+    parallel      one table A for the whole text, y = A·V, as in attention
+    recurrent     token by token, with a state S
+    chunkwise     a table inside each chunk of tokens, a state between chunks; used in training
 
 `qkv steps --mixer` prints it (draw/mixer_derivation.py). N tokens, D key width, P value width.
 """
@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = ("retention", "mamba2", "delta")
 
 @dataclass(frozen=True)
 class Chunk:
-    """Tokens begin … end: what they read inside the chunk, and from the state that came before it.
+    """Tokens begin … end: what they read inside the chunk, and from the state before it.
 
     >>> Chunk(0, 1, np.ones((1, 1)), np.zeros((1, 1))).output.tolist()
     [[1.0]]
@@ -41,13 +41,13 @@ class Chunk:
 
     @property
     def output(self) -> Array:
-        """The two together."""
+        """The sum of both."""
         return self.inside + self.before
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MixerSteps(InNotebook):
-    """Every intermediate result of one head; `print` shows them, `to_dict` hands them on.
+    """Every intermediate result of one head; `print` shows them, `to_dict` exports them.
 
     >>> one = [[1.0], [1.0]]
     >>> steps = mixing("retention", one, one, [[4.0], [8.0]], decay=[0.5, 0.5])
@@ -66,7 +66,7 @@ class MixerSteps(InNotebook):
     step: Array | None  # (N,) Δ of each token, for Mamba-2
     scale: float
     scores: Array  # (N, N) q·kᵀ × scale
-    left: Array  # (N, N) L: how much of what token j wrote is left at token i
+    left: Array  # (N, N) L: decay from token j to token i
     corrected: Array | None  # (N, N) (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β, for the delta rule
     weights: Array  # (N, N) A
     output: Array  # (N, P) A·V
@@ -87,7 +87,7 @@ class MixerSteps(InNotebook):
         return float(max(np.abs(self.stepped - self.output).max(), np.abs(chunked - self.output).max()))
 
     def to_dict(self) -> dict[str, object]:
-        """Plain lists and numbers; what a kind doesn't have is left out.
+        """Return lists and numbers; tables that this kind doesn't have are omitted.
 
         >>> mixing("retention", [[1.0]], [[1.0]], [[2.0]], decay=[1.0]).to_dict()["weights"]
         [[1.0]]
@@ -103,7 +103,7 @@ class MixerSteps(InNotebook):
         return plain
 
     def terms(self, row: int) -> Array:
-        """What each token gives to this one, weight × V, (N, P); they add up to its output.
+        """Return the contributions of each token to the output of this one, weight × V, (N, P).
 
         >>> one = [[1.0], [1.0]]
         >>> mixing("retention", one, one, [[4.0], [8.0]], decay=[0.5, 0.5]).terms(1).tolist()
@@ -112,7 +112,7 @@ class MixerSteps(InNotebook):
         return self.weights[row][:, None] * self.v
 
     def show(self, lang: str | None = None, digits: int = 3) -> str:
-        """All of it as text.
+        """Return all steps as text.
 
         >>> one = [[1.0], [1.0]]
         >>> print(mixing("retention", one, one, one, decay=[0.5, 0.5], names=["a", "b"]).show("en").splitlines()[0])
@@ -139,7 +139,7 @@ def mixing(
     chunk: int = 2,
     names: Sequence[str] | None = None,
 ) -> MixerSteps:
-    """One head in all three forms. `decay` is γ of each token, `write` β of the delta rule; v is Δ·x already for Mamba-2.
+    """Compute one head in all three forms. `decay` is γ of each token, `write` β of the delta rule; for Mamba-2 v is Δ·x.
 
     >>> one = [[1.0], [1.0]]
     >>> mixing("retention", one, one, [[4.0], [0.0]], decay=[0.5, 0.5]).states.ravel().tolist()
@@ -168,12 +168,12 @@ def mixing(
 
 
 def _recurrent(q: Array, k: Array, v: Array, gamma: Array, beta: Array | None, scale: float) -> tuple[Array, Array]:
-    """The state after each token (N, D, P), and what each reads from it (N, P)."""
+    """Return the state after each token (N, D, P) and the outputs (N, P)."""
     state = np.zeros((k.shape[1], v.shape[1]))
     states, outputs = [], []
     for t in range(len(v)):
         state = gamma[t] * state
-        new = v[t] if beta is None else beta[t] * (v[t] - state.T @ k[t])  # what the key held already is taken out
+        new = v[t] if beta is None else beta[t] * (v[t] - state.T @ k[t])  # without what the key stores already
         state = state + np.outer(k[t], new)
         states.append(state)
         outputs.append(state.T @ q[t] * scale)
@@ -183,20 +183,20 @@ def _recurrent(q: Array, k: Array, v: Array, gamma: Array, beta: Array | None, s
 def _chunkwise(
     q: Array, k: Array, v: Array, gamma: Array, beta: Array | None, scale: float, size: int
 ) -> tuple[Chunk, ...]:
-    """The table inside each chunk, and the state between them."""
+    """Compute a table inside each chunk and the state between chunks."""
     state, chunks = np.zeros((k.shape[1], v.shape[1])), []
     for begin in range(0, len(v), size):
         at = slice(begin, min(begin + size, len(v)))
         inner = np.tril(np.ones((at.stop - begin, at.stop - begin)))
         total = np.cumsum(np.log(gamma[at]))
         factors = np.exp(np.tril(total[:, None] - total)) * inner
-        faded = np.exp(total)[:, None]  # how much of the old state is left at each token
+        faded = np.exp(total)[:, None]  # decay of the old state at each token
         scores = factors * (q[at] @ k[at].T) * scale
         new, old = v[at], faded * (q[at] @ state) * scale
         if beta is not None:
             overlap = np.tril(beta[at, None] * factors * (k[at] @ k[at].T), -1)
             correct = np.linalg.inv(np.eye(len(overlap)) + overlap) * beta[at]
-            overwritten = correct @ (faded * (k[at] @ state))  # what the old state held under these keys
+            overwritten = correct @ (faded * (k[at] @ state))  # what the old state stores for these keys
             new, old = correct @ v[at], old - scores @ overwritten
         chunks.append(Chunk(begin, at.stop, scores @ new, old))
         writes = new if beta is None else new - overwritten
@@ -207,9 +207,9 @@ def _chunkwise(
 def random_mixing(
     kind: Kind, x: Array, seed: int, *, gamma: float | None = None, chunk: int = 2, names: Sequence[str] | None = None
 ) -> MixerSteps:
-    """One head of a kind on word vectors x (N, C), its matrices drawn from the seed.
+    """Compute one head on word vectors x (N, C), with random matrices.
 
-    The short convolution before q, k and v, the turn by positions, the gate and the norm after it are left out.
+    The convolution, positions, gate and norm of the layers are omitted.
 
     >>> random_mixing("delta", np.eye(3), seed=0).difference < 1e-12
     True
