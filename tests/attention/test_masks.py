@@ -170,7 +170,7 @@ def test_placed_is_the_rule_at_those_positions():
         (lambda: masks.padding(np.ones((2, 5)) == 1).array(6, batch=2), "mask is (2, 5) but keys are (2, 6)"),
         (lambda: masks.window(-1), "0 or more"),
         (lambda: masks.window(2.5), "0 or more"),
-        (lambda: masks.from_torch_mha(key_padding_mask=torch.tensor([[1, 0]])), "True for padding"),
+        (lambda: masks.from_torch_mha(key_padding_mask=torch.tensor([[1, 0]])), "True means padding"),
         (lambda: masks.from_torch_mha(key_padding_mask=torch.tensor([[1.0, 0.0]])), "0 (real) and −inf"),
         (lambda: masks.documents([0, 1]).array(3), "one document number per key"),
         (lambda: masks.from_additive(torch.tensor([[0.0, -2.0]])), "that is a bias"),
