@@ -316,7 +316,7 @@ def test_caches_that_do_not_fit_are_refused(kind):
         layer(x(), cache=KVCache(2, 1, 9, 4))
     cache = layer.new_cache(2)
     cache.expect([10, 1])
-    with pytest.raises(Problem, match="told to expect"):
+    with pytest.raises(Problem, match="the cache expects"):
         layer(x(), cache=cache)
 
 
