@@ -214,7 +214,7 @@ def test_a_full_cache_is_an_error():
         cache.append(k, k)
     with pytest.raises(ValueError, match=r"keys are \(2, 1, 1, 2\)"):
         cache.append(torch.zeros(2, 1, 1, 2), torch.zeros(2, 1, 1, 2))
-    with pytest.raises(ValueError, match=r"expect \[9\] tokens, but 1 came"):
+    with pytest.raises(ValueError, match=r"expects \[9\] new tokens, but the input has 1"):
         cache.expect([9])
         cache.append(k[:, :, :1], k[:, :, :1])
     static = KVCache(1, 1, 4, 2, static=True)
