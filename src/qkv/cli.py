@@ -33,10 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "chat": ("qkv chat --model smollm2", _("chat with an instruct model")),
     "fill": ('qkv fill "the [MASK] sat" --model runs/mlm-mybook', _("fill in masked words with a trained BERT")),
     "translate": ('qkv translate "15 Nov 2026" --demo', _("translate with a trained encoder-decoder")),
-    "classify": (
-        'qkv classify "Good" --model runs/classify-reviews-minilm',
-        _("label a text, with probabilities"),
-    ),
+    "classify": ('qkv classify "Good" --model runs/classify-reviews-minilm', _("label a text, with probabilities")),
     "caption": ("qkv caption digit.png --demo", _("describe a picture in words, and show where each word attends")),
     "export": ("qkv export runs/lm-mybook --to hf", _("export a model to a folder that transformers loads")),
     "see": ('qkv see "The cat sat on the mat" --model smollm2', _("show any head of any model, exactly")),
@@ -105,31 +102,16 @@ def _main(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if os.environ.get("QKV_DEBUG"):
             raise
-        if (out_of_memory := _out_of_memory(error)) is None:
-            summary = f"{type(error).__name__}: {error}".split("\n")[0]
-            print(
-                i18n.say(
-                    "qkv: {sentence}",
-                    sentence=i18n.say(
-                        "this is a bug in qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the "
-                        "traceback",
-                        error=summary,
-                    ),
-                ),
-                file=sys.stderr,
+        if (out_of_memory := memory.explain(error)) is None:
+            bug = i18n.Message(
+                "this is a bug in qkv, not a mistake of yours ({error}). Please report it; QKV_DEBUG=1 shows the traceback",
+                error=f"{type(error).__name__}: {error}".split("\n")[0],
             )
+            print(say("qkv: {sentence}", sentence=bug), file=sys.stderr)
             return 1
-        sentence = out_of_memory
-    complain(i18n.say("qkv: {sentence}", sentence=sentence))
+        sentence = out_of_memory.say()
+    complain(say("qkv: {sentence}", sentence=sentence))
     return 2
-
-
-def _out_of_memory(error: Exception) -> str | None:
-    """Return the message for an out-of-memory error, None for any other."""
-    from .process import memory
-
-    problem = memory.explain(error)
-    return None if problem is None else problem.say()
 
 
 def complain(sentence: str) -> None:
@@ -149,9 +131,8 @@ def _with_language(arguments: Sequence[str]) -> list[str]:
         elif word == "--lang":
             requested = next(words, None)
             if requested is None:
-                raise i18n.Problem(
-                    "--lang needs a language after it: {languages}", languages=i18n.one_of(i18n.LANGUAGES)
-                )
+                languages = i18n.one_of(i18n.LANGUAGES)
+                raise i18n.Problem("--lang needs a language after it: {languages}", languages=languages)
         elif word.startswith("--lang="):
             requested = word.removeprefix("--lang=")
         else:

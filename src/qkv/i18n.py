@@ -45,9 +45,7 @@ def language(requested: str | None = None) -> str:
         code = re.split("[-_.]", requested.lower())[0]  # zh-CN and zh_TW.UTF-8 are zh
         if code not in LANGUAGES:
             raise Problem(
-                "unknown language {code}: give --lang {languages}",
-                code=requested or '""',
-                languages=one_of(LANGUAGES),
+                "unknown language {code}: give --lang {languages}", code=requested or '""', languages=one_of(LANGUAGES)
             )
         return code
     for variable in ("QKV_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
@@ -91,21 +89,21 @@ def translated(sentence: str, lang: str | None = None) -> str:
     return sentence if code == "en" or not sentence else _catalogue(code).gettext(sentence)
 
 
-def say(sentence: "str | Spoken | Message | Listed", lang: str | None = None, /, **values: object) -> str:
+def say(sentence: "str | Spoken | Message", lang: str | None = None, /, **values: object) -> str:
     """Return the sentence in the output language with its values filled in; floats get four digits."""
     if not isinstance(sentence, str):
         return sentence.say(lang)
     code = language(lang)
 
     def localized(value: object) -> object:
-        if isinstance(value, Message | Listed | Spoken):
+        if isinstance(value, Message | Spoken):
             return value.say(code)
         return _Short(value) if isinstance(value, float) else value
 
     return translated(sentence, code).format(**{name: localized(value) for name, value in values.items()})
 
 
-def echo(sentence: "str | Spoken | Message | Listed", stream: TextIO | None = None, /, **values: object) -> None:
+def echo(sentence: "str | Spoken | Message", stream: TextIO | None = None, /, **values: object) -> None:
     """Print a sentence in the output language to stdout or another stream."""
     print(say(sentence, **values), file=stream)
 
@@ -135,7 +133,7 @@ class Message:
         return self.say("en")
 
     def __repr__(self) -> str:
-        return f"Message({self.say('en')!r})"
+        return f"{type(self).__name__}({self.say('en')!r})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self.say("en") == other.say("en")
@@ -178,25 +176,17 @@ def paragraph(sentences: Iterable[str], lang: str | None = None) -> str:
     )
 
 
-class Listed:
+class Listed(Message):
     """A list that is joined with the separator of the output language."""
 
     def __init__(self, items: Iterable[object], joint: str) -> None:
-        self.items, self.joint = list(items), joint
+        super().__init__(joint)
+        self.items = list(items)
 
     def say(self, lang: str | None = None) -> str:
         """Return the joined items in a language."""
-        texts = (item.say(lang) if isinstance(item, Message | Spoken | Listed) else str(item) for item in self.items)
-        return translated(self.joint, lang).join(texts)
-
-    def __str__(self) -> str:
-        return self.say("en")
-
-    def __repr__(self) -> str:
-        return f"Listed({self.say('en')!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Listed) and (self.items, self.joint) == (other.items, other.joint)
+        texts = (item.say(lang) if isinstance(item, Message | Spoken) else str(item) for item in self.items)
+        return translated(self.sentence, lang).join(texts)
 
 
 def one_of(items: Iterable[object]) -> Listed:
@@ -254,13 +244,11 @@ def _cut(value: Any) -> Any:
     """Shorten a value for a message: a file may hold a name of a million characters."""
     if isinstance(value, _Unpacked):
         return value
+    if isinstance(value, Listed):
+        return Listed(map(_cut, value.items), value.sentence)
     if isinstance(value, Message):
         return Message(value.sentence, **{name: _cut(item) for name, item in value.values.items()})
-    if isinstance(value, Listed):
-        return Listed(map(_cut, value.items), value.joint)
-    text = str(value) if isinstance(value, str | os.PathLike) else ""
-    if isinstance(value, list | tuple | dict | int) and not isinstance(value, bool):
-        text = str(value)
+    text = str(value) if isinstance(value, str | os.PathLike | list | tuple | dict | int) else ""
     return value if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE // 2]} … {text[-MAX_VALUE // 4 :]}"
 
 

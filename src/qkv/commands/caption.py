@@ -19,14 +19,8 @@ TRAINING_COMMAND = "python tools/make_captioner.py"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
-    add(
-        "picture",
-        type=Path,
-        nargs="?",
-        help=say("a picture: PNG, JPEG or what else matplotlib reads (with --demo, one that comes with qkv)"),
-    )
+    add("picture", type=Path, nargs="?", help=say("a picture, such as PNG or JPEG (default with --demo: an example)"))
     model_arguments(parser)
     add("--demo", action="store_true", help=say("the small captioner that comes with qkv: digits and shapes"))
     add("--layer", type=int, metavar="L", help=say("cross-attention of this layer, from 0 (the last)"))

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..i18n import Problem, echo, say
 from .model_options import SpeedMeter, check_sampling, model_arguments, open_model, sampling_options
@@ -22,24 +22,13 @@ SMALL_MODEL = 1000  # million parameters; smaller models get a warning
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add("text", nargs="?", help=say("one question, - takes it from a pipe; without it, a conversation"))
     model_arguments(parser)
     add("--system", metavar="TEXT", help=say("the system prompt"))
     add("--most", type=int, default=400, metavar="N", help=say("tokens per answer (400)"))
-    add(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help=say("0 takes the likeliest each time (as the model's files say, else 0)"),
-    )
-    add(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help=say("only the likeliest that make up this share (as the model's files say, else all)"),
-    )
+    add("--temperature", type=float, metavar="T", help=say("0 takes the likeliest (the model's setting, else 0)"))
+    add("--top-p", type=float, metavar="P", help=say("only the likeliest that make up this share"))
     add("--seed", type=int, default=0, metavar="S", help=say("draws the choices (0)"))
     add("--int8", action="store_true", help=say("weights in 8 bits: faster, a little less exact"))
     add("--quiet", action="store_true", help=say("only the answers, without the speed"))
@@ -50,19 +39,20 @@ def run(options: argparse.Namespace) -> None:
     if options.text is not None:
         options.text = read_whole(options.text, None, EXAMPLES[1])
     check_sampling(options)
-    model, tokenizer = open_model(options.model or DEFAULT_MODEL, "chat", yes=options.yes, int8=options.int8)
+    name = options.model or DEFAULT_MODEL
+    model, tokenizer = open_model(name, "chat", yes=options.yes, int8=options.int8)
     if tokenizer.template is None:
         raise Problem(
             "{model} has no chat template among its files (chat_template.jinja, or a line in "
             "tokenizer_config.json), so its chat format is unknown: continue a text with  qkv generate",
-            model=options.model or DEFAULT_MODEL,
+            model=name,
         )
     if not options.quiet and (millions := model.count() / 1e6) < SMALL_MODEL:
         echo(
             "{model} has {n} million parameters: a model this small writes fluent but often wrong sentences, and "
             "little outside its training language.",
             sys.stderr,
-            model=options.model or DEFAULT_MODEL,
+            model=name,
             n=f"{millions:.0f}" if millions >= 1 else f"{millions:.1f}",
         )
     conversation = Conversation(model, tokenizer, options)
@@ -70,11 +60,12 @@ def run(options: argparse.Namespace) -> None:
         conversation.answer(options.text)
         return
     if sys.stdin.isatty():
-        echo(
-            "Chatting with {model}. /new starts over, /quit or Ctrl-D ends, Ctrl-C stops an answer.",
-            model=options.model or DEFAULT_MODEL,
-        )
-    while (text := _read_line()) is not None:
+        echo("Chatting with {model}. /new starts over, /quit or Ctrl-D ends, Ctrl-C stops an answer.", model=name)
+    while True:
+        try:
+            text = input("> " if sys.stdin.isatty() else "").strip()
+        except EOFError:
+            return
         if text == "/new":
             conversation.forget()
         elif text == "/quit":
@@ -88,14 +79,6 @@ def run(options: argparse.Namespace) -> None:
                 print(problem.say(), file=sys.stderr)
 
 
-def _read_line() -> str | None:
-    """Return the next line of input, None at its end."""
-    try:
-        return input("> " if sys.stdin.isatty() else "").strip()
-    except EOFError:
-        return None
-
-
 class Conversation:
     """A conversation as a list of messages."""
 
@@ -104,34 +87,30 @@ class Conversation:
         # Small models don't recover from an unlikely token: asked for the capital of France, SmolLM2 answers Paris, but
         # at temperature 0.2 with seed 0 it continued in broken French.
         self.sampling = sampling_options(options, tokenizer, temperature=0.0)
-        self.messages: list[dict[str, str]] = []
         self.forget()
 
     def forget(self) -> None:
         """Clear the conversation, except for the system prompt."""
         system = self.options.system
-        self.messages = [] if system is None else [{"role": "system", "content": system}]
+        self.messages: list[dict[str, str]] = [] if system is None else [{"role": "system", "content": system}]
 
     def answer(self, question: str) -> None:
         """Print the answer while it is generated; Ctrl-C stops the answer, not the conversation."""
         from ..generation.decoding import stream
 
         self.messages.append({"role": "user", "content": question})
-        ids = self._prompt()
-        options, meter = self.options, SpeedMeter(len(ids))
-        pieces: list[str] = []
-        stream_pieces = stream(
-            self.model, self.tokenizer, ids, most=options.most, **self.sampling, seed=options.seed, on_token=meter
-        )
+        ids, options, answer = self._prompt(), self.options, ""
+        settings: dict[str, Any] = {**self.sampling, "most": options.most, "seed": options.seed}
+        meter = SpeedMeter(len(ids))
         try:
-            for piece in stream_pieces:
-                pieces.append(piece)
+            for piece in stream(self.model, self.tokenizer, ids, on_token=meter, **settings):
+                answer += piece
                 print(piece, end="", flush=True)
         except KeyboardInterrupt:
             if options.text is not None:
                 raise
         print()
-        self.messages.append({"role": "assistant", "content": "".join(pieces)})
+        self.messages.append({"role": "assistant", "content": answer})
         if not options.quiet:
             meter.report()
 

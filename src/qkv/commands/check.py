@@ -42,7 +42,6 @@ PATIENCE = 2.0  # seconds before progress is shown
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "targets",
@@ -69,37 +68,17 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--json", action="store_true", help=say("as JSON"))
     add("--markdown", action="store_true", help=say("as Markdown"))
-    add(
-        "--seconds",
-        type=float,
-        default=120.0,
-        metavar="S",
-        help=say("stop code that computes for longer: processor seconds for each (120)"),
-    )
+    add("--seconds", type=float, default=120.0, metavar="S", help=say("stop code after this processor time (120)"))
     add("--list", action="store_true", help=say("only show what looks like attention"))
-    add(
-        "--fix",
-        action="store_true",
-        help=say("put the patches that cure into the file, one after another; the file as it was becomes FILE.bak"),
-    )
+    add("--fix", action="store_true", help=say("apply the patches that cure; the original becomes FILE.bak"))
     add(
         "--fail-on",
         choices=FAIL_ON,
         default="wrong",
         help=say("what makes the exit code 1: wrong (default), also partly; unknown: 2 if anything could not be run"),
     )
-    add(
-        "--baseline",
-        type=Path,
-        metavar="FILE",
-        help=say("findings that this file lists are known and do not fail the run"),
-    )
-    add(
-        "--write-baseline",
-        type=Path,
-        metavar="FILE",
-        help=say("write the findings of this run to a file for --baseline"),
-    )
+    add("--baseline", type=Path, metavar="FILE", help=say("findings in this file are known and do not fail the run"))
+    add("--write-baseline", type=Path, metavar="FILE", help=say("write the findings to a file for --baseline"))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -265,15 +244,10 @@ def _table(reports: list[Report], baseline: Baseline) -> str:
     room = max(width(report.target) for report in reports)
     lines = []
     for report in reports:
-        labels = [
-            f"{finding.id} ({finding.line})" if finding.line and finding.cell is None else finding.id
-            for finding in report.findings
-        ]
-        in_baseline = baseline.are_known(report)
-        notes = [
-            say("{id} known", id=finding) if is_old else finding
-            for finding, is_old in zip(labels, in_baseline, strict=True)
-        ]
+        notes = []
+        for finding, in_baseline in zip(report.findings, baseline.are_known(report), strict=True):
+            label = f"{finding.id} ({finding.line})" if finding.line and finding.cell is None else finding.id
+            notes.append(say("{id} known", id=label) if in_baseline else label)
         if report.verdict == "unknown" and _makes_masks(report):
             notes.append(say("makes masks: not checked"))
         lines.append(f"{SIGNS[report.verdict]} {left(report.target, room)}  {', '.join(notes)}".rstrip())
@@ -341,22 +315,19 @@ def _progress() -> Iterator[Callable[..., None]]:
                 printed = line
                 print(plain(line), file=sys.stderr, flush=True)
 
-    def spin() -> None:
-        is_visible = False
+    def watch() -> None:
+        if finished.wait(PATIENCE):
+            return
+        if not on_terminal:
+            print_line()
+            return
         for sign in itertools.cycle("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"):
+            live(clip(f"{sign} {text}", width_of_terminal() - 1), sys.stderr)
             if finished.wait(0.1):
                 break
-            if time.monotonic() - started > PATIENCE:
-                is_visible = True
-                live(clip(f"{sign} {text}", width_of_terminal() - 1), sys.stderr)
-        if is_visible:
-            live("", sys.stderr)
+        live("", sys.stderr)
 
-    def print_late() -> None:
-        if not finished.wait(PATIENCE):
-            print_line()
-
-    thread = threading.Thread(target=spin if on_terminal else print_late, daemon=True)
+    thread = threading.Thread(target=watch, daemon=True)
     thread.start()
     try:
         yield show

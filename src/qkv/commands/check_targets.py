@@ -86,10 +86,8 @@ def list_targets(targets: dict[Path, list[str]], as_json: bool) -> int:
         print(json.dumps([target._asdict() for target in listed], ensure_ascii=False, indent=2))
         return 0
     for target, line, cell in listed:
-        where = say("line {line}", line=line)
-        if cell is not None:
-            where = say("cell {cell}, {where}", cell=cell, where=where)
-        print(f"{target}  ({where})")
+        position = say("line {line}", line=line)
+        print(f"{target}  ({position if cell is None else say('cell {cell}, {where}', cell=cell, where=position)})")
     return 0
 
 

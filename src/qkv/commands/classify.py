@@ -18,7 +18,6 @@ BAR = 30  # width of the bar for probability 1
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     text_arguments(parser, say("one or more texts"), nargs="*", by_line=True)
     model_arguments(parser)
     parser.add_argument("--json", action="store_true", help=say("as JSON"))

@@ -18,15 +18,9 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
-    add(
-        "what",
-        nargs="?",
-        default="list",
-        choices=["list", "get", "remove", "prepare", "sample"],
-        help=say("list (default), get, remove, prepare, sample"),
-    )
+    actions = ["list", "get", "remove", "prepare", "sample"]
+    add("what", nargs="?", default="list", choices=actions, help=say("list (default), get, remove, prepare, sample"))
     add("names", nargs="*", help=say("data sets, the text to prepare, or the folder for the samples"))
     add("--out", type=Path, metavar="FOLDER", help=say("where prepared tokens go"))
     add("--tokenizer", default="auto", choices=["auto", "characters", "bytes", "bpe"], help=say("how text is cut"))
@@ -53,8 +47,7 @@ def run(options: argparse.Namespace) -> None:
                 with bar(say("fetching {name}", name=name), in_bytes=True) as progress:
                     print(store.get(name, progress))
             else:
-                key = _("removed {name}") if store.remove(name) else _("{name} was not here")
-                echo(key, name=name)
+                echo(_("removed {name}") if store.remove(name) else _("{name} was not here"), name=name)
 
 
 def _sample(folders: list[str]) -> None:
@@ -68,9 +61,9 @@ def _sample(folders: list[str]) -> None:
         target = folder / source.name
         if target.exists():
             lines.append(say("kept {file}, which exists already", file=target))
-            continue
-        write_file(target, source.read_bytes())
-        lines.append(say("wrote {path}", path=target))
+        else:
+            write_file(target, source.read_bytes())
+            lines.append(say("wrote {path}", path=target))
     print("\n".join(lines))
     book = folder / ("mybook-zh.txt" if language() == "zh" else "mybook.txt")
     echo("Train on them, as in  {example}", example=f"qkv train lm --text {book}")
@@ -82,9 +75,8 @@ def _list() -> None:
 
     rows = []
     for item in store.listing("data"):
-        path = store.path(item.name)
-        note = say(item.note)
-        rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, note, str(path or say("not here yet"))))
+        path = str(store.path(item.name) or say("not here yet"))
+        rows.append((item.name, f"{item.size / 1e6:.1f} MB", item.licence, say(item.note), path))
     for line in text_grid.aligned(rows, words=range(5)):
         print(line.rstrip())
     print("\n" + say("Get one with  qkv data get NAME"))

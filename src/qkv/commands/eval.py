@@ -34,23 +34,13 @@ DEFAULT_MOST = 128  # tokens of a translation, by default
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add("text", nargs="?", help=say("a text") + say("; - takes it from a pipe"))
     add("--text", dest="file", metavar="FILE", help=say("a text from a file, or a data set (see qkv data)"))
-    add(
-        "--pairs", metavar="TSV", help=say("source TAB target, or text TAB label, one pair a line: how well it is told")
-    )
+    add("--pairs", metavar="TSV", help=say("source TAB target, or text TAB label, one pair a line"))
     model_arguments(parser)
-    add(
-        "--context", type=int, metavar="N", help=say("tokens that the model may read before each (the model's context)")
-    )
-    add(
-        "--stride",
-        type=int,
-        metavar="N",
-        help=say("a new window begins after so many tokens (half of the context): fewer is slower, with more to go by"),
-    )
+    add("--context", type=int, metavar="N", help=say("tokens that the model may read before each (its context)"))
+    add("--stride", type=int, metavar="N", help=say("tokens between windows (half of the context): fewer is slower"))
     add("--tokens", action="store_true", help=say("the loss of every token"))
     add("--beam", type=int, metavar="K", help=say("keep the K best beginnings (as the model's files say, else 1)"))
     add("--most", type=int, metavar="N", help=say("tokens at most (128)"))
@@ -165,26 +155,22 @@ def _pairs(options: argparse.Namespace) -> int:
     most = DEFAULT_MOST if options.most is None else options.most
     with bar(say("translating")) as progress:
         score = score_pairs(model, tokenizer, pairs, width=options.beam, most=most, progress=progress)
-    problems = _print_problems([*problems, *score.problems])
+    skipped = _print_problems([*problems, *score.problems])
     if options.json:
-        return _print_json(_pairs_as_json(options, score, most, problems), problems)
+        return _print_json(_pairs_as_json(options, score, most, skipped), skipped)
     _print_pairs(options, score, most)
-    return _report_skipped(problems)
+    return _report_skipped(skipped)
 
 
-def _print_problems(problems: list[tuple[int, Problem]]) -> list[tuple[int, Problem]]:
-    """Print the problems sorted by line, and return them so."""
+def _print_problems(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
+    """Print the problems sorted by line, and return them for JSON."""
     problems = sorted(problems, key=lambda each: each[0])
     for line, problem in problems:
         echo("line {line}: {problem}", sys.stderr, line=line, problem=problem)
-    return problems
-
-
-def _skipped(problems: list[tuple[int, Problem]]) -> list[dict[str, object]]:
     return [{"line": line, "problem": str(problem)} for line, problem in problems]
 
 
-def _report_skipped(problems: list[tuple[int, Problem]]) -> int:
+def _report_skipped(problems: Sequence[object]) -> int:
     """Print how many lines were left out, and return the exit code."""
     if problems:
         echo("lines left out, as named above: {n}", sys.stderr, n=len(problems))
@@ -198,7 +184,7 @@ def _print_json(content: dict[str, Any], problems: Sequence[object] = ()) -> int
 
 
 def _pairs_as_json(
-    options: argparse.Namespace, score: "PairScore", most: int, problems: list[tuple[int, Problem]]
+    options: argparse.Namespace, score: "PairScore", most: int, skipped: Sequence[object]
 ) -> dict[str, object]:
     metrics = {"bleu": score.bleu, "chrf": score.chrf}
     return {
@@ -210,7 +196,7 @@ def _pairs_as_json(
         "cut": score.cut,
         "most": most,
         **{name: None if metric is None else vars(metric) for name, metric in metrics.items()},
-        "skipped": _skipped(problems),
+        "skipped": skipped,
         "each": [
             {
                 "line": p.line,
@@ -233,14 +219,9 @@ def _print_pairs(options: argparse.Namespace, score: "PairScore", most: int) -> 
             print(f"{'':18}  {say('expected: {target}', target=pair.target)}")
     if options.each:
         print()
-    echo(
-        "{model} on {name}: {pairs:,} pairs, {tokens:,} target tokens, {bytes:,} bytes",
-        model=options.model,
-        name=options.pairs,
-        pairs=len(score.pairs),
-        tokens=len(score.nats),
-        bytes=score.n_bytes,
-    )
+    size = {"pairs": len(score.pairs), "tokens": len(score.nats), "bytes": score.n_bytes}
+    heading = _("{model} on {name}: {pairs:,} pairs, {tokens:,} target tokens, {bytes:,} bytes")
+    echo(heading, model=options.model, name=options.pairs, **size)
     _print_losses(score)
     for word, metric in (("BLEU", score.bleu), ("chrF", score.chrf)):
         if metric is not None:
@@ -270,19 +251,19 @@ def _labels(
         raise Problem("{option} goes with translations: leave it out for a classifier", option=option)
     with bar(say("reading {name}", name=options.pairs)) as progress:
         score = score_labels(model, tokenizer, pairs, progress=progress)
-    problems = _print_problems([*problems, *score.problems])
+    skipped = _print_problems([*problems, *score.problems])
     if options.json:
         content: dict[str, object] = {"model": options.model, "pairs": options.pairs, "lines": len(score.lines)}
         content |= {"accuracy": score.accuracy, "macro_f1": score.macro_f1, "loss": score.loss}
         content["classes"] = [each._asdict() for each in score.classes]
         content |= {"labels": list(score.labels), "confusion": score.confusion.tolist()}
-        content["skipped"] = _skipped(problems)
+        content["skipped"] = skipped
         content["each"] = [
             {"line": each.line, "text": each.text, "label": each.label, "said": score.predicted(each)}
             | {"probabilities": dict(zip(score.labels, each.shares, strict=True))}
             for each in score.lines
         ]
-        return _print_json(content, problems)
+        return _print_json(content, skipped)
     for each in score.lines if options.each else ():
         predicted = score.predicted(each)
         share = each.shares[score.labels.index(predicted)]
@@ -300,7 +281,7 @@ def _labels(
     echo("confusion: rows are true labels, columns predicted labels")
     table = [[label, *map(str, row)] for label, row in zip(score.labels, score.confusion.tolist(), strict=True)]
     _table([["", *score.labels], *table])
-    return _report_skipped(problems)
+    return _report_skipped(skipped)
 
 
 def _table(rows: list[list[str]]) -> None:

@@ -10,7 +10,6 @@ EXAMPLES = ["qkv export runs/lm-mybook --to hf", "qkv export runs/lm-mybook --to
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add("model", metavar="RUN", help=say("the folder of a run"))
     add("--to", choices=["hf"], default="hf", help=say("the format: hf, Hugging Face's"))

@@ -32,7 +32,6 @@ PIECES = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     text_arguments(parser, say("a text with [MASK] in it"), by_line=True)
     model_arguments(parser)
     parser.add_argument("--top", type=int, metavar="K", help=say("how many guesses (5)"))

@@ -24,22 +24,11 @@ DEFAULT_MOST = 200  # new tokens, if the context has room
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("how it begins"), by_line=True)
     model_arguments(parser)
-    add(
-        "--most",
-        type=int,
-        metavar="N",
-        help=say("new tokens at most (200, or as many as the model's context has room for)"),
-    )
-    add(
-        "--temperature",
-        type=float,
-        metavar="T",
-        help=say("0 takes the likeliest each time (as the model's files say, else 0.8)"),
-    )
+    add("--most", type=int, metavar="N", help=say("new tokens at most (200, or what the context has room for)"))
+    add("--temperature", type=float, metavar="T", help=say("0 takes the likeliest (the model's setting, else 0.8)"))
     add("--top-k", type=int, metavar="K", help=say("only the K likeliest"))
     add("--top-p", type=float, metavar="P", help=say("only the likeliest that make up this share"))
     add("--repetition-penalty", type=float, metavar="X", help=say("above 1 discourages repeating (1)"))

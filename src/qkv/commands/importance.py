@@ -19,14 +19,10 @@ EXAMPLES = [
     'qkv importance "The cat sat on the mat because it was tired" --model smollm2',
     "qkv importance --model runs/lm-mybook --text mybook.txt --keep importance.jsonl",
 ]
-PIECE_TOKENS, MAX_TOKENS = (
-    256,
-    2048,
-)  # a long text is cut into pieces of at most the context; MAX_TOKENS in all
+PIECE_TOKENS, MAX_TOKENS = 256, 2048  # a long text is cut into pieces of at most the context; MAX_TOKENS in all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("a text"))
     model_arguments(parser)
@@ -39,10 +35,7 @@ def run(options: argparse.Namespace) -> None:
     check_range("--top", options.top, 1)
     if options.model is None:
         raise missing_model("importance")
-    text, is_long = (
-        read_whole(options.text, options.file, EXAMPLES[0]),
-        options.file is not None or options.text == PIPE,
-    )
+    text = read_whole(options.text, options.file, EXAMPLES[0])
     model, tokenizer = open_any(options.model, yes=options.yes)
     from ..tracing.record.model_protocol import model_of
     from ..tracing.record.tokenizer_protocol import reader_of
@@ -50,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
 
     texts: list[str | list[int]] = [text]
     adapter = model_of(model)
-    if is_long and adapter.kind == "decoder":
+    if (options.file is not None or options.text == PIPE) and adapter.kind == "decoder":
         ids = reader_of(tokenizer).ids(text, framed=False)
         piece = min(PIECE_TOKENS, adapter.context or PIECE_TOKENS)
         texts = [ids[i : i + piece] for i in range(0, len(ids), piece) if len(ids[i : i + piece]) > 1]

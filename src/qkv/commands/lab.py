@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..i18n import echo, say
+from ..i18n import _, echo, say
 from ..lab import EXPERIMENTS, Progress, Size, checked, experiment
 from ..lab import run as measured
 from ..terminal import text_grid
@@ -40,20 +40,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         for size in sizes:
             # A switch takes no value, 1 or 0.
             switch_options: dict[str, Any] = dict(nargs="?", const=1) if size.switch else {}
+            size_help = say(size.means) + _default(size)
             subparser.add_argument(
-                size.option,
-                dest=size.name,
-                metavar=_metavar(size),
-                help=say(size.means) + _default(size),
-                **switch_options,
+                size.option, dest=size.name, metavar=_metavar(size), help=size_help, **switch_options
             )
-        subparser.add_argument(
-            "-o",
-            "--out",
-            type=Path,
-            metavar="FIGURE",
-            help=say("the figure: .png, .svg or .pdf (out/lab-{name}.png)", name=name),
-        )
+        figure_help = say("the figure: .png, .svg or .pdf (out/lab-{name}.png)", name=name)
+        subparser.add_argument("-o", "--out", type=Path, metavar="FIGURE", help=figure_help)
         subparser.add_argument("--json", action="store_true", help=say("the numbers as JSON"))
 
 
@@ -105,12 +97,8 @@ def _with_estimate(name: str, progress: Progress) -> Progress:
     def report(done: float, total: float) -> None:
         nonlocal expected
         if expected is None and total >= SLOW:
-            echo(
-                "{name} will take about {seconds} s here, by a first small step",
-                sys.stderr,
-                name=name,
-                seconds=f"{total:.0f}",
-            )
+            estimate = _("{name} will take about {seconds} s here, by a first small step")
+            echo(estimate, sys.stderr, name=name, seconds=f"{total:.0f}")
         expected = total
         progress(done, total)
 
@@ -126,6 +114,6 @@ def listing() -> str:
         ),
         "",
     ]
-    for name, (line, _, example) in EXPERIMENTS.items():
+    for name, (line, _sizes, example) in EXPERIMENTS.items():
         lines += [f"  {text_grid.left(name, column)}{say(line)}", f"  {'':{column}}{example}", ""]
     return "\n".join([*lines, say("The sizes of one: qkv lab EXPERIMENT --help")])

@@ -35,7 +35,6 @@ VERDICTS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "what",
@@ -94,15 +93,8 @@ def _show(folder: Folder, word: str) -> int:
         folder.select(lesson.find(word))
     name = lesson.find(word) if word else folder.current
     if not word:
-        print(
-            say(
-                "From q·k to a GPT that trains: {solved} of {last} solved, in {folder}",
-                solved=len(folder.solved),
-                last=len(lesson.COURSE),
-                folder=folder.path,
-            )
-            + "\n"
-        )
+        heading = _("From q·k to a GPT that trains: {solved} of {last} solved, in {folder}")
+        print(say(heading, solved=len(folder.solved), last=len(lesson.COURSE), folder=folder.path) + "\n")
         for at, (each, title, library) in enumerate(lesson.COURSE, 1):
             mark = "✓" if each in folder.solved else "→" if each == name else " "
             print(f"  {mark} " + say("{number}  {title}  ({library})", number=f"{at:2}", title=title, library=library))
@@ -167,7 +159,8 @@ def _watch(folder: Folder, file: Path, name: str) -> int:
     """Grade now and after each change of the file; after a solved exercise go on to the next."""
     if not file.exists():
         folder.copy(name)
-    print(say("watching {file}: graded on every save; Ctrl-C ends it", file=file), flush=True)
+    watching = _("watching {file}: graded on every save; Ctrl-C ends it")
+    print(say(watching, file=file), flush=True)
     last_stamp = None
     try:
         while True:
@@ -182,10 +175,10 @@ def _watch(folder: Folder, file: Path, name: str) -> int:
                     if folder.current is None:
                         return 0
                     name = folder.current
-                    file, last_stamp = folder.file(name), None
+                    file = folder.file(name)
                     folder.copy(name)
                     last_stamp = _stamp(file)
-                    print("\n" + say("watching {file}: graded on every save; Ctrl-C ends it", file=file), flush=True)
+                    print("\n" + say(watching, file=file), flush=True)
             time.sleep(0.3)
     except KeyboardInterrupt:
         print("\n" + say("no longer watching"))
@@ -204,20 +197,15 @@ def _stamp(file: Path) -> tuple[int, int] | None:
 def _hint(folder: Folder, name: str, yes: bool) -> int:
     hints = lesson.load(name).ordered_hints(folder.steps.get(name, ""))
     at = folder.next_hint(name, len(hints))
-    if at == len(hints):
+    number, last = lesson.number(name), len(hints)
+    if at == last:
         echo(
             "Those were all the hints for exercise {number}. Grading says more about your own answer (qkv learn "
             "check {number}); the last resort is  qkv learn solution {number}",
-            number=lesson.number(name),
+            number=number,
         )
     else:
-        echo(
-            "Hint {n} of {last}, exercise {number}: {hint}",
-            n=at + 1,
-            last=len(hints),
-            number=lesson.number(name),
-            hint=hints[at],
-        )
+        echo("Hint {n} of {last}, exercise {number}: {hint}", n=at + 1, last=last, number=number, hint=hints[at])
     return 0
 
 
@@ -236,20 +224,11 @@ def _reset(folder: Folder, name: str, yes: bool) -> int:
     if file.exists() and not folder.is_unmodified(name) and not yes:
         if not sys.stdin.isatty():
             raise Problem("can't ask for confirmation without a terminal: add --yes to reset {file}", file=file)
-        answer = input(
-            say(
-                "{file} is reset to its initial state; your version is kept in {backups}. Continue? [y/N] ",
-                file=file,
-                backups=folder.path / "backups",
-            )
-        )
+        question = _("{file} is reset to its initial state; your version is kept in {backups}. Continue? [y/N] ")
+        answer = input(say(question, file=file, backups=folder.path / "backups"))
         if answer.strip().lower() not in ("y", "yes", "是", "好"):
             echo("not changed")
             return 0
     backup = folder.reset(name)
-    echo(
-        _("{file} is reset; your version is in {kept}") if backup else _("{file} is reset"),
-        file=file,
-        kept=backup,
-    )
+    echo(_("{file} is reset; your version is in {kept}") if backup else _("{file} is reset"), file=file, kept=backup)
     return 0

@@ -18,7 +18,6 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     listed = ", ".join(masks.WORDS.values())
     add(

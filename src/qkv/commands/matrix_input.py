@@ -44,12 +44,8 @@ def _read_json(path: Path) -> dict[str, ArrayLike]:
     try:
         tables = json.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a byte order mark
     except json.JSONDecodeError as error:
-        raise Problem(
-            "{file} can't be read: it is not JSON at line {line}, column {column}",
-            file=path,
-            line=error.lineno,
-            column=error.colno,
-        ) from None
+        sentence = _("{file} can't be read: it is not JSON at line {line}, column {column}")
+        raise Problem(sentence, file=path, line=error.lineno, column=error.colno) from None
     except UnicodeDecodeError:
         raise Problem("{file} can't be read: it is not text in UTF-8", file=path) from None
     except (RecursionError, ValueError):  # ValueError: a number of more than 4,300 digits
@@ -100,11 +96,8 @@ def names_of(what: str, names: ArrayLike | None) -> list[str] | None:
         return None
     entries = names.tolist() if isinstance(names, np.ndarray) else names
     if not isinstance(entries, list) or any(isinstance(name, (list, dict)) for name in entries):
-        raise Problem(
-            "{name} is {value}: give a list with one name per token",
-            name=what,
-            value=json.dumps(entries, ensure_ascii=False, default=str)[:60],
-        )
+        excerpt = json.dumps(entries, ensure_ascii=False, default=str)[:60]
+        raise Problem("{name} is {value}: give a list with one name per token", name=what, value=excerpt)
     return [str(name) for name in entries]
 
 

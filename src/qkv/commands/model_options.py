@@ -66,11 +66,7 @@ def wrong_kind(model: str | None, kind: str, verb: str, needed: str) -> Problem:
 def model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --model and --yes."""
     add = parser.add_argument
-    add(
-        "--model",
-        metavar="MODEL",
-        help=say("a run's folder, a Hugging Face folder, a .gguf file, or a name (see qkv models)"),
-    )
+    add("--model", metavar="MODEL", help=say("a run, a Hugging Face folder, a .gguf file, or a name (see qkv models)"))
     add("--yes", action="store_true", help=say("fetch the model first if it is named and not here"))
 
 
@@ -127,14 +123,18 @@ def _open(name: str, yes: bool, opener: Callable[[str], tuple[M, T]]) -> tuple[M
     return model, tokenizer
 
 
+def _chosen_sampling(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("temperature", "top_k", "top_p", "repetition_penalty")
+    return {name: value for name in names if (value := getattr(options, name, None)) is not None}
+
+
 def sampling_options(options: argparse.Namespace, tokenizer: "Tokenizer", **defaults: float) -> dict[str, Any]:
     """Return the sampling options: from the command line, else the model's files (printed to stderr), else defaults."""
     habits = tokenizer.habits
     from_files = habits.sampling()
     defaults = {} if from_files else defaults
     from_files |= {"repetition_penalty": habits.repetition_penalty} if habits.repetition_penalty != 1.0 else {}
-    names = ("temperature", "top_k", "top_p", "repetition_penalty")
-    from_options = {name: value for name in names if (value := getattr(options, name, None)) is not None}
+    from_options = _chosen_sampling(options)
     applied = {name: value for name, value in from_files.items() if name not in from_options and value is not None}
     if applied and not options.quiet:
         text = all_of(f"{name.replace('_', '-')} {value:g}" for name, value in applied.items())
@@ -154,12 +154,10 @@ def fetch(name: str) -> None:
     item = store.find(name)
     if isinstance(item, Item):  # the download is smaller than the size in `qkv models`
         packed, size = (f"{number / 1e6:.0f} MB" for number in (item.package.size, item.size))
-        sentence = say(
-            "fetching {name} ({packed} packed, {size} on the disk, once) …", name=name, packed=packed, size=size
-        )
+        sentence = _("fetching {name} ({packed} packed, {size} on the disk, once) …")
+        echo(sentence, sys.stderr, name=name, packed=packed, size=size)
     else:
-        sentence = say("fetching {name} …", name=name)
-    print(sentence, file=sys.stderr)
+        echo("fetching {name} …", sys.stderr, name=name)
     with bar(name, in_bytes=True) as progress:
         store.get(name, progress)
 
@@ -168,8 +166,7 @@ def check_sampling(options: argparse.Namespace) -> None:
     """Raise for invalid sampling options and --most, before anything is loaded or printed."""
     from ..generation.sampling import Sampling, check_seeds
 
-    names = ("temperature", "top_k", "top_p", "repetition_penalty")
-    Sampling(**{name: value for name in names if (value := getattr(options, name, None)) is not None})
+    Sampling(**_chosen_sampling(options))
     check_seeds([getattr(options, "seed", 0)])
     if options.most is not None and options.most < 1:
         raise Problem("most is {value}: give how many new tokens may come, 1 or more", value=options.most)

@@ -23,7 +23,6 @@ LAYOUTS = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "what",
@@ -39,16 +38,13 @@ def run(options: argparse.Namespace) -> int:
     """Run one of the six actions; return 1 if `why` found an obstacle."""
     if options.what == "list":
         _list()
-        return 0
-    if options.what == "verify":
+    elif options.what == "verify":
         _verify(options.names)
-        return 0
-    if not options.names:
+    elif not options.names:
         raise Problem("qkv models {what} needs a name; see  qkv models", what=options.what)
-    if options.what == "why":
-        return 0 if all([_why(name) for name in options.names]) else 1
-    for name in options.names:
-        {"get": _get, "show": _show, "remove": _remove}[options.what](name)
+    else:
+        action = {"get": _get, "show": _show, "why": _why, "remove": _remove}[options.what]
+        return int(False in [action(name) for name in options.names])
     return 0
 
 

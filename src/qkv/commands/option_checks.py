@@ -28,8 +28,5 @@ def explicit_options(
     """
     values = {name: getattr(options, name) for name in names.split()}
     unset = {name: (None, (defaults or {}).get(name)) for name in values}
-    return [
-        "--" + name.replace("_", "-")
-        for name, value in values.items()
-        if value is not False and value not in unset[name]
-    ]
+    changed = (name for name, value in values.items() if value is not False and value not in unset[name])
+    return ["--" + name.replace("_", "-") for name in changed]

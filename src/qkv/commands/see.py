@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,6 @@ EXAMPLES = [
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("the text"))
     model_arguments(parser)
@@ -48,9 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--cross", action="store_true", help=say("the same as --part cross"))
     joined = parser.add_mutually_exclusive_group()
     joined.add_argument("--words", action="store_true", help=say("join tokens to words"))
-    joined.add_argument(
-        "--tokens", action="store_true", help=say("every token as it is, also those that are part of a character")
-    )
+    joined.add_argument("--tokens", action="store_true", help=say("every token as it is, also parts of characters"))
     add("-o", "--out", type=Path, metavar="PAGE.html", help=say("write a page with every head"))
     add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
     add("--patterns", action="store_true", help=say("what each head does"))
@@ -61,16 +59,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.conllu",
         help=say("heads against grammar, on our own sentences or a CoNLL-U file"),
     )
+    add("--without", metavar="L.H", action="append", help=say("what changes without this head (layer.head, from 0)"))
     add(
-        "--without",
-        metavar="L.H",
-        action="append",
-        help=say("what changes without this head (layer.head, both from 0)"),
-    )
-    add(
-        "--eager",
-        action="store_true",
-        help=say("record the weights that a Hugging Face model returns, if its q, k, v can't be recorded; memory n²"),
+        "--eager", action="store_true", help=say("the weights that a Hugging Face model returns; no q, k, v; memory n²")
     )
     add("--watch", action="store_true", help=say("how heads formed while a run trained"))
     add("--demo", action="store_true", help=say("traces of real models that come with qkv"))
@@ -182,11 +173,8 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
             first=(report.part, layer, head),
             by=report.by,
         )
-    echo(
-        "wrote {path} ({size}): open it in a browser, no network needed",
-        path=options.out,
-        size=f"{options.out.stat().st_size / 1e6:.1f} MB",
-    )
+    size = f"{options.out.stat().st_size / 1e6:.1f} MB"
+    echo("wrote {path} ({size}): open it in a browser, no network needed", path=options.out, size=size)
     for line in report.carried(read_whole, layer if options.layer is not None else None):
         print(line)
 
@@ -219,7 +207,7 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
 
         return Trace.load(options.trace), None, None
     text = read_whole(options.text, options.file, EXAMPLES[0])
-    name = options.model or ("opus-zh-en" if _chinese(text) else "smollm2")
+    name = options.model or ("opus-zh-en" if re.search("[\u4e00-\u9fff]", text) else "smollm2")
     try:
         model, tokenizer = open_any(name, yes=options.yes, eager=options.eager)
     except (Problem, OSError) as problem:  # no model, an unwritable cache, a full disk
@@ -246,10 +234,6 @@ def _trace(options: argparse.Namespace) -> tuple[Trace, Any, Any]:
     return recorded, model, tokenizer
 
 
-def _chinese(text: str) -> bool:
-    return any("\u4e00" <= c <= "\u9fff" for c in text)
-
-
 def _syntax(options: argparse.Namespace) -> None:
     from ..tracing.study.syntax import syntax
 
@@ -265,11 +249,19 @@ def _syntax(options: argparse.Namespace) -> None:
 def _watch(options: argparse.Namespace) -> None:
     if options.model is None:
         raise Problem("--watch shows a run: give its folder, --model RUN")
-    from ..disk.run_folder import WATCH, numbered
+    from ..disk.run_folder import WATCH, first_watched_step, numbered
 
     files = list(numbered(Path(options.model) / WATCH, ".safetensors").values())
     if not files:
-        raise _no_watched_attention(Path(options.model))
+        if (first_step := first_watched_step(Path(options.model))) is None:
+            raise Problem(
+                '{run} recorded no attention: train with  qkv train … --watch "a sentence"', run=options.model
+            )
+        raise Problem(
+            "{run} records its attention at every evaluation, the first at step {step}: try again then",
+            run=options.model,
+            step=first_step,
+        )
     with bar(say("opening {name}", name=options.model)):
         from ..draw.plots import MOMENTS
         from ..tracing.views.traces import Trace
@@ -304,16 +296,3 @@ def _watch(options: argparse.Namespace) -> None:
         echo("The page is of the last evaluation, step {step}.", step=steps[-1])
         title = report.trace.model + " · " + say("step {step}", step=steps[-1])
         _page(options, report, layer, head, title=title)
-
-
-def _no_watched_attention(run: Path) -> Problem:
-    """Return the Problem of a run without watched attention: not enabled, or not reached yet."""
-    from ..disk.run_folder import first_watched_step
-
-    if (first_step := first_watched_step(run)) is not None:
-        return Problem(
-            "{run} records its attention at every evaluation, the first at step {step}: try again then",
-            run=run,
-            step=first_step,
-        )
-    return Problem('{run} recorded no attention: train with  qkv train … --watch "a sentence"', run=run)

@@ -47,7 +47,6 @@ POSITIONS = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     add(
         "text",
@@ -70,11 +69,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--part", choices=["encoder", "decoder", "cross"], help=say("which part of an encoder-decoder"))
     add("--heads", type=int, default=1, metavar="H", help=say("number of heads (1)"))
     add("--head", type=int, default=0, metavar="I", help=say("which head to show, from 0"))
-    add(
-        "--mask",
-        metavar="MASK",
-        help=say("causal, padding ({PADDING} words are hidden), window:3, prefix:2, …; see qkv masks", PADDING=PADDING),
+    mask_help = say(
+        "causal, padding ({PADDING} words are hidden), window:3, prefix:2, …; see qkv masks", PADDING=PADDING
     )
+    add("--mask", metavar="MASK", help=mask_help)
     add("--no-scale", action="store_true", help=say("leave out the division by √d"))
     add("--dim", type=int, metavar="D", help=say("width of the word vectors (4 per head)"))
     add("--position", choices=["sinusoidal"], help=say("add positions to the word vectors"))
@@ -86,11 +84,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help=say("also B keys at a time, as flash attention does; for a mixer, the tokens of a chunk (2)"),
     )
-    add(
-        "--mixer",
-        metavar="WORD",
-        help=say("a replacement of attention: retention, mamba2 or delta, in its three forms"),
-    )
+    add("--mixer", metavar="WORD", help=say("a replacement of attention: retention, mamba2 or delta"))
     add("--decay", type=float, metavar="G", help=say("γ of retention, above 0 and up to 1 (31/32)"))
     add("--seed", type=int, metavar="S", help=say("draws the vectors (0)"))
     add("--png", type=Path, metavar="FILE", help=say("draw it: .png, .svg or .pdf"))
@@ -240,12 +234,16 @@ def word_vectors(words: list[str], dim: int, seed: int) -> Array:
     return np.stack([np.random.default_rng([seed, key]).standard_normal(dim) for key in keys])
 
 
+def _tokens_of(text: str) -> list[str]:
+    check_text(text)
+    if words := tokens(text):
+        return words
+    raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+
+
 def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
     """Return the words of the text, the width of their vectors, and the vectors."""
-    check_text(options.text)
-    words = tokens(options.text)
-    if not words:
-        raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    words = _tokens_of(options.text)
     if options.dim is None:
         check_range("--heads", options.heads, 1, MAX_DIM // 4)
     dim = 4 * options.heads if options.dim is None else options.dim
@@ -257,12 +255,7 @@ def _vectors(options: argparse.Namespace) -> tuple[list[str], int, Array]:
 
 def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
     words, dim, x = _vectors(options)
-    seed, memory = options.seed or 0, None
-    if options.memory is not None:
-        check_text(options.memory)
-        memory = tokens(options.memory)
-        if not memory:
-            raise Problem('the text is empty: give at least one word, as in  qkv steps "我 爱 北京"')
+    seed, memory = options.seed or 0, None if options.memory is None else _tokens_of(options.memory)
     source = None if memory is None else word_vectors(memory, dim, seed)
     matrices = ["W_q", "W_k", "W_v", *(["W_o"] if options.heads > 1 else [])]
     preamble = [
@@ -284,20 +277,10 @@ def _from_text(options: argparse.Namespace) -> tuple[list[str], Steps]:
         preamble.append(say("The same word always gets the same vector."))
     draw = np.random.default_rng([seed, 0])
     w_q, w_k, w_v, w_o = draw.standard_normal((4, dim, dim)) / np.sqrt(dim)
-    result = steps(
-        x,
-        w_q,
-        w_k,
-        w_v,
-        w_o if options.heads > 1 else None,
-        n_head=options.heads,
-        mask=None if options.mask is None else masks.parse(options.mask, [key != PADDING for key in memory or words]),
-        scale=1.0 if options.no_scale else None,
-        memory=source,
-        names=words,
-        memory_names=memory,
-    )
-    return preamble, result
+    mask = None if options.mask is None else masks.parse(options.mask, [key != PADDING for key in memory or words])
+    scale, w_o = 1.0 if options.no_scale else None, w_o if options.heads > 1 else None
+    names: dict[str, Any] = {"names": words, "memory_names": memory}
+    return preamble, steps(x, w_q, w_k, w_v, w_o, n_head=options.heads, mask=mask, scale=scale, memory=source, **names)
 
 
 def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
@@ -323,23 +306,14 @@ def _from_model(options: argparse.Namespace) -> tuple[list[str], Steps, Tokens]:
     ]
     heads, groups = (tensor.shape[1] for tensor in (recorded.call(layer, part).q, recorded.call(layer, part).k))
     if groups < heads:
-        preamble.append(
-            say(
-                "Heads share keys and values here: head {head} reads key/value head {kv} (of {groups}).",
-                head=options.head,
-                kv=options.head // (heads // groups),
-                groups=groups,
-            )
-        )
+        sentence = _("Heads share keys and values here: head {head} reads key/value head {kv} (of {groups}).")
+        preamble.append(say(sentence, head=options.head, kv=options.head // (heads // groups), groups=groups))
     position = model.config.position
     if position in ("rotary", "relative", "alibi") and part != "cross":
         preamble.append(say(POSITIONS[position]))
-    preamble.append(
-        say(
-            "The steps, in float64, differ from the model's own kernel by at most {difference}.",
-            difference=f"{recorded.difference(layer, options.head, part=part):.1e}",
-        )
-    )
+    difference = f"{recorded.difference(layer, options.head, part=part):.1e}"
+    sentence = _("The steps, in float64, differ from the model's own kernel by at most {difference}.")
+    preamble.append(say(sentence, difference=difference))
     return preamble, result, recorded.tokens(part)
 
 

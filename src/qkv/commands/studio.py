@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..i18n import Problem, echo, say
+from ..i18n import Problem, _, echo, say
 from .option_checks import check_range
 
 if TYPE_CHECKING:
@@ -18,14 +18,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
-    add(
-        "folders",
-        nargs="*",
-        metavar="FOLDER",
-        help=say("folders with runs, models and traces that may be opened (runs, where there is one)"),
-    )
+    add("folders", nargs="*", metavar="FOLDER", help=say("folders with runs, models and traces (runs, if it exists)"))
     add("--port", type=int, metavar="N", help=say("the port ({port}, or the next one that is free)", port=PORT))
     add("--host", default=LOOPBACK[0], metavar="ADDRESS", help=say("the address of this machine (127.0.0.1)"))
     add("--i-know", action="store_true", help=say("open it to other machines: anyone with the token may use it"))
@@ -87,12 +81,8 @@ def _listener(host: str, port: int | None) -> socket.socket:
         except OSError as error:
             listener.close()
             refusal = error
-    raise Problem(
-        "no free port from {first} on at {host} ({error}): choose another with --port",
-        first=first,
-        host=host,
-        error=str(refusal),
-    )
+    sentence = _("no free port from {first} on at {host} ({error}): choose another with --port")
+    raise Problem(sentence, first=first, host=host, error=str(refusal))
 
 
 def _Server(config: "uvicorn.Config", address: str | None) -> "uvicorn.Server":

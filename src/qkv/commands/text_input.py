@@ -29,13 +29,9 @@ def text_arguments(parser: argparse.ArgumentParser, means: str, *, nargs: str = 
     add = parser.add_argument
     piped = say("; - takes a line at a time from a pipe") if by_line else ""
     add("text", nargs=nargs, help=means + (piped or say("; - takes it from a pipe")))
-    file_help = say("texts from a file, one per line; a line for each comes out")
-    add(
-        "--text",
-        dest="file",
-        metavar="FILE",
-        help=file_help if by_line else say("a text from a file, or a data set (see qkv data)"),
-    )
+    per_line = _("texts from a file, one per line; a line for each comes out")
+    whole = _("a text from a file, or a data set (see qkv data)")
+    add("--text", dest="file", metavar="FILE", help=say(per_line if by_line else whole))
     add("--file", metavar="FILE", help=argparse.SUPPRESS)
 
 

@@ -94,7 +94,6 @@ ARGUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     for name, meaning, options in ARGUMENTS:
         parser.add_argument(name, help=say(meaning), **options)
 
@@ -167,28 +166,15 @@ def _open(options: argparse.Namespace) -> Run:
         from ..train.run import resume, start
 
         world = world_from_environment(options.parallel, options.resume)
+    shared: dict[str, Any] = {name: getattr(options, name) for name in ("out", "pairs", "chat", "base", "watch")}
+    shared |= {"source": options.text, "changes": _changes(options)}
     if options.resume is not None:
-        names = ("task", "out", "pairs", "chat", "base", "preset", "tokenizer", "watch")
-        resumed_options = {name: getattr(options, name) for name in names}
+        extended = ResumeOptions(task=options.task, preset=options.preset, tokenizer=options.tokenizer, **shared)
         with bar(say("opening {name}", name=options.resume), show=world.first):
-            return resume(
-                options.resume, world, ResumeOptions(source=options.text, changes=_changes(options), **resumed_options)
-            )
+            return resume(options.resume, world, extended)
+    tokenizer = options.tokenizer or "auto"
     with bar(say("preparing the text"), show=world.first) as progress:
-        return start(
-            options.task,
-            out=options.out,
-            source=options.text,
-            pairs=options.pairs,
-            chat=options.chat,
-            base=options.base,
-            name=options.preset,
-            changes=_changes(options),
-            tokenizer=options.tokenizer or "auto",
-            watch=options.watch,
-            world=world,
-            progress=progress,
-        )
+        return start(options.task, name=options.preset, tokenizer=tokenizer, world=world, progress=progress, **shared)
 
 
 def _check(options: argparse.Namespace) -> None:

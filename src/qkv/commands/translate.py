@@ -21,7 +21,6 @@ DATES = ["15 Nov 2026", "November 15, 2026", "二〇二六年十一月十五日"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     add = parser.add_argument
     text_arguments(parser, say("one or more sentences"), nargs="*", by_line=True)
     model_arguments(parser)
@@ -81,18 +80,10 @@ def run(options: argparse.Namespace) -> int:
         for text, translation in zip(texts, in_batches(sources, len, translated), strict=True):
             print(translation if len(texts) == 1 and not options.demo else f"{text} → {translation}")
     if cut:
-        longer = (
-            ""
-            if most == options.most
-            else say("the model has {context} positions; translate shorter pieces", context=most)
-        )
-        echo(
-            "({n} cut after {most} tokens, where the translation had not ended: {longer})",
-            sys.stderr,
-            n=cut,
-            most=most,
-            longer=longer or say("--most N allows more"),
-        )
+        advice = _("the model has {context} positions; translate shorter pieces")
+        longer = say("--most N allows more") if most == options.most else say(advice, context=most)
+        sentence = _("({n} cut after {most} tokens, where the translation had not ended: {longer})")
+        echo(sentence, sys.stderr, n=cut, most=most, longer=longer)
     return code
 
 

@@ -35,10 +35,7 @@ CONFIG, METRICS, SAMPLES, LOCK = "config.json", "metrics.jsonl", "samples.txt", 
 PAIRS, CHATS = "pairs.tsv", "chats.jsonl"
 TOKENS, WATCH, CHECKPOINTS = "tokens", "watch", "checkpoints"
 STATE, WEIGHTS, OPTIMIZER = "state.json", "model.safetensors", "optimizer.safetensors"  # of a checkpoint
-ADAPTER = (
-    "adapter_config.json",
-    "adapter_model.safetensors",
-)  # instead of WEIGHTS in a LoRA run
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")  # instead of WEIGHTS in a LoRA run
 SHARDS = "shards"  # folder inside a checkpoint with the slices of several processes
 RUN, CHECKPOINT = "qkv run 1", "qkv checkpoint 1"  # format names in the two JSON files
 DEFAULTS = {"preset": None, "threads": None, "base": None}  # keys that runs of November 2026 don't have
@@ -200,12 +197,8 @@ def check(checkpoint: Path) -> Problem | None:
     try:
         state = read_state(checkpoint)
         if state.get("format") != CHECKPOINT:
-            return Problem(
-                "{place} is {found!r}, this version reads {known!r}",
-                place=checkpoint,
-                found=state.get("format"),
-                known=CHECKPOINT,
-            )
+            sentence = _("{place} is {found!r}, this version reads {known!r}")
+            return Problem(sentence, place=checkpoint, found=state.get("format"), known=CHECKPOINT)
         weights = list(ADAPTER) if ADAPTER[0] in state["files"] else [WEIGHTS]
         needed = weights + [OPTIMIZER] * (not shard_files(checkpoint, state))
         for name in dict.fromkeys([*needed, *state["files"]]):
@@ -288,12 +281,9 @@ def find_change(checkpoint: Path, name: str, state: State) -> Problem | None:
         return bounded_reading.unusable_file(checkpoint / STATE, _("{file} can't be read: {error}"), why)
     if not file.is_file():  # devices and pipes have no end
         return Problem("{file} is missing or not a regular file: the checkpoint is incomplete", file=file)
-    if (size := file.stat().st_size) != expected["bytes"]:
+    if (size := file.stat().st_size) != (known := expected["bytes"]):
         return Problem(
-            "{file} has {found} bytes, {known} were written: it was cut short",
-            file=file,
-            found=size,
-            known=expected["bytes"],
+            "{file} has {found} bytes, {known} were written: it was cut short", file=file, found=size, known=known
         )
     if fingerprint(file)["sha256"] != expected["sha256"]:
         return Problem("{file} is not what was written: its content changed", file=file)
@@ -346,19 +336,15 @@ def checkpoint_cleanup(folder: Path, step: int) -> Iterator[None]:
         if error.errno != errno.ENOSPC:
             raise
         last_good = newest(folder)
-        raise Problem(
-            _(
-                "the disk is full: checkpoint {step} was not written, the last good checkpoint is {kept}; free some "
-                "space and resume"
-            )
-            if last_good
-            else _(
-                "the disk is full: checkpoint {step} was not written, no checkpoint could be written yet; free some "
-                "space and resume"
-            ),
-            step=step,
-            kept=last_good,
-        ) from error
+        saved = _(
+            "the disk is full: checkpoint {step} was not written, the last good checkpoint is {kept}; free some space "
+            "and resume"
+        )
+        none_saved = _(
+            "the disk is full: checkpoint {step} was not written, no checkpoint could be written yet; free some space "
+            "and resume"
+        )
+        raise Problem(saved if last_good else none_saved, step=step, kept=last_good) from error
 
 
 def write_flushed(path: Path, content: bytes) -> FileRecord:

@@ -60,10 +60,9 @@ def explain(error: BaseException) -> Problem | None:
     if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and MEMORY_ERRORS.search(text)):
         return None
     match, available = REQUESTED_SIZE.search(text), free()
-    size = Message("more than available")
+    size: object = Message("more than available")
     if match is not None:
-        number = f"{float(match[1]):.0f}"
-        size = Message("{size}", size=format_size(int(number)) if match[2] == "bytes" else f"{match[1]} {match[2]}")
+        size = format_size(round(float(match[1]))) if match[2] == "bytes" else f"{match[1]} {match[2]}"
     return Problem(
         "out of memory: {size} was requested and {free} is free. Use less text, a smaller batch or a smaller model",
         size=size,

@@ -70,37 +70,16 @@ def numbers(
     import numpy as np  # here, because `qkv --help` needs only the widths
 
     table = np.asarray(matrix, dtype=np.float64)
-    n, m = table.shape
-    visible_rows, visible_columns = _visible(n, most), _visible(m, most)
-    row_names = [str(i) for i in range(n)] if rows is None else [clip(r, 14) for r in rows]
-    column_names = None if columns is None else [clip(c, 14) for c in columns]
-
-    cells = [
-        ["…" if j is None else number(table[i, j], digits) for j in visible_columns]
-        for i in visible_rows
-        if i is not None
-    ]
-    head = [] if column_names is None else ["…" if j is None else column_names[j] for j in visible_columns]
-    widths = [
-        max((width(line[c]) for line in [*cells, *([head] if head else [])]), default=1)
-        for c in range(len(visible_columns))
-    ]
-    margin = max((width(row_names[i]) for i in visible_rows if i is not None), default=0)
-
-    lines = (
-        []
-        if not head
-        else [" " * margin + "".join("  " + right(name, w) for name, w in zip(head, widths, strict=True))]
-    )
-    body = iter(cells)
+    visible_rows, visible_columns = (_visible(size, most) for size in table.shape)
+    grid = [] if columns is None else [["", *("…" if j is None else clip(columns[j], 14) for j in visible_columns)]]
     for i in visible_rows:
-        if i is None:
-            lines.append(right("…", margin))
-        else:
-            lines.append(
-                left(row_names[i], margin)
-                + "".join("  " + right(c, w) for c, w in zip(next(body), widths, strict=True))
-            )
+        if i is not None:
+            cells = ["…" if j is None else number(table[i, j], digits) for j in visible_columns]
+            grid.append([str(i) if rows is None else clip(rows[i], 14), *cells])
+    lines = aligned(grid)
+    if None in visible_rows:
+        margin = max(width(row[0]) for row in grid)
+        lines.insert(visible_rows.index(None) + (columns is not None), right("…", margin))
     return "\n".join(lines)
 
 
