@@ -186,9 +186,8 @@ def adapter_files(model: Transformer) -> dict[str, bytes]:
         elif own_names[0].split(".")[0] in trained_modules:
             parent, leaf = name.rpartition(".")[::2]
             tensors[f"{PREFIX}{parent}.{leaf}"] = row.write([model.get_parameter(part).detach() for part in row.parts])
-            whole_modules.add(
-                "classifier" if parent.startswith("classifier.") else parent
-            )  # RoBERTa's head is one module
+            # RoBERTa's head is a single module.
+            whole_modules.add("classifier" if parent.startswith("classifier.") else parent)
     rank, alpha = Counter(sizes.values()).most_common(1)[0][0]
     config = {
         "peft_type": "LORA",

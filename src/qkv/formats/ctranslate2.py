@@ -209,9 +209,8 @@ class CTranslate2File:
         if shape:
             raw = raw.reshape(shape[0], -1)[rows]
             shape = (len(raw), *shape[1:])
-        return (
-            torch.from_numpy(np.array(raw)).view(-1).view(dtype).reshape(shape)
-        )  # copied, because the bytes may be unaligned
+        raw = np.array(raw)  # copied, because the bytes may be unaligned
+        return torch.from_numpy(raw).view(-1).view(dtype).reshape(shape)
 
     def floats(self, name: str) -> Tensor:
         """Return a floating-point tensor in float32."""

@@ -156,12 +156,5 @@ def _shape_problems(path: Path, config: Config, state: dict[str, Tensor]) -> lis
         for name, parameter in model.named_parameters()
         if name in state and state[name].shape != parameter.shape
     ]
-    if not wrong:
-        return []
-    return [
-        Problem(
-            "{count} tensors have other shapes than its config promises: {names}",
-            count=len(wrong),
-            names=all_of(wrong[:3]),
-        )
-    ]
+    sentence = _("{count} tensors have other shapes than its config promises: {names}")
+    return [Problem(sentence, count=len(wrong), names=all_of(wrong[:3]))] if wrong else []

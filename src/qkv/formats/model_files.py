@@ -180,11 +180,7 @@ def hf_tensors(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tr
     if not index.is_file():
         raise _no_model(folder, {"model_type": ""})
     weight_map = read_json(index).get("weight_map")
-    if (
-        not isinstance(weight_map, dict)
-        or not weight_map
-        or not all(isinstance(shard, str) for shard in weight_map.values())
-    ):
+    if not isinstance(weight_map, dict) or not weight_map or {type(shard) for shard in weight_map.values()} != {str}:
         raise Problem("{file} can't be read: {error}", file=index, error=Message("it has no weight_map"))
     shards: dict[Path, list[str]] = {}
     for name, shard in weight_map.items():
@@ -208,12 +204,15 @@ def hf_tensors(folder: Path, dtype: torch.dtype = torch.float32, keep: bool = Tr
 def _load_run(
     folder: Path, dtype: torch.dtype, checkpoint: Path | None = None, dependents: tuple[Path, ...] = ()
 ) -> tuple[Transformer, text.Tokenizer]:
-    """Load a run at its best checkpoint or at the given one."""
+    """Load a run at its best checkpoint or at the given one. An adapter is merged into its base."""
     record = run_folder.read_record(folder)
     checkpoint = run_folder.best(folder) if checkpoint is None else checkpoint
     file = run_folder.weights_file(folder, checkpoint)
     if run_folder.is_adapter(checkpoint):
-        return _merged_run(folder, record, checkpoint, dependents).to(dtype).eval(), text.load(folder)
+        from .adapters import attach, merge
+
+        base = load_base(folder, record["base"], run_config(folder, record, None), dependents)
+        return merge(attach(base, checkpoint)).to(dtype).eval(), text.load(folder)
     model = empty_model(run_config(folder, record, checkpoint))
     saved = mapped_tensors({file: None}, dtype)
     refuse_other_weights(file, saved.shapes, model)
@@ -236,13 +235,6 @@ def find_onnx(folder: Path) -> Path | None:
     from . import onnx
 
     return None if any(folder.glob("*.safetensors*")) else onnx.find(folder)
-
-
-def _merged_run(folder: Path, record: run_folder.Record, checkpoint: Path, dependents: tuple[Path, ...]) -> Transformer:
-    """Load the base of an adapter run and merge the adapter."""
-    from .adapters import attach, merge
-
-    return merge(attach(load_base(folder, record["base"], run_config(folder, record, None), dependents), checkpoint))
 
 
 def load_base(folder: Path, base: Any, config: Config, dependents: tuple[Path, ...] = ()) -> Transformer:
@@ -269,16 +261,14 @@ def load_base(folder: Path, base: Any, config: Config, dependents: tuple[Path, .
 
 def transfer_weights(model: Transformer, config: Config) -> Transformer:
     """Return a model of `config` with copies of the weights. A new head or a missing pooler is initialised randomly."""
-    state = {
-        name: tensor.clone() for name, tensor in weights_of(model).items()
-    }  # cloned, because they may be memory-mapped
-    if config.output.head != "classes" or model.config.output.labels == config.output.labels:
-        target = empty_model(config)
-        assign(Path("."), target, state, torch.float32)
-        target.layout = model.layout
-        return target
-    target = Transformer(config)
+    # Cloned, because they may be memory-mapped.
+    state = {name: tensor.clone() for name, tensor in weights_of(model).items()}
+    has_same_head = config.output.head != "classes" or model.config.output.labels == config.output.labels
+    target = empty_model(config) if has_same_head else Transformer(config)
     target.layout = model.layout
+    if has_same_head:
+        assign(Path("."), target, state, torch.float32)
+        return target
     with torch.no_grad():
         for name, parameter in target.named_parameters():
             if name in state and not name.startswith("head."):

@@ -186,12 +186,8 @@ class OnnxGraph:
                 shape=tuple(shape),
                 length=length,
             )
-        stored_numbers = (
-            None if numbers is None else tuple(number & 255 for number in numbers)
-        )  # −1 is written as 2⁶⁴ − 1
-        self.pieces[stored_name] = OnnxTensor(
-            tuple(shape), TYPES[dtype], span or (0, 0), stored_numbers, stored_name != name
-        )
+        low = None if numbers is None else tuple(number & 255 for number in numbers)  # −1 is written as 2⁶⁴ − 1
+        self.pieces[stored_name] = OnnxTensor(tuple(shape), TYPES[dtype], span or (0, 0), low, stored_name != name)
 
     def _node(self, span: Span) -> None:
         inputs, operation, name = [], "", ""

@@ -15,17 +15,14 @@ from torch import Tensor, nn
 
 from ..i18n import Message, Problem, quoted
 
-Makers = dict[
-    str, tuple[tuple[int, ...], Callable[[], Tensor]]
-]  # name -> shape, and a function that returns the tensor
+Makers = dict[str, tuple[tuple[int, ...], Callable[[], Tensor]]]  # name -> shape, and its constructor
 
 
-class Tensors(Mapping[str, Tensor]):
-    """Tensors by name, created on each access. Shapes are known in advance."""
+class LazyTensors(Mapping[str, Tensor]):
+    """Tensors by name, created on each access."""
 
-    def __init__(self, table: Makers) -> None:
-        self.shapes = {name: shape for name, (shape, _) in table.items()}
-        self._makers = {name: make for name, (_, make) in table.items()}
+    def __init__(self, makers: Mapping[str, Callable[[], Tensor]]) -> None:
+        self._makers = makers
 
     def __getitem__(self, name: str) -> Tensor:
         return self._makers[name]()
@@ -35,6 +32,14 @@ class Tensors(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._makers)
+
+
+class Tensors(LazyTensors):
+    """Lazy tensors whose shapes are known in advance."""
+
+    def __init__(self, table: Makers) -> None:
+        super().__init__({name: make for name, (_, make) in table.items()})
+        self.shapes = {name: shape for name, (shape, _) in table.items()}
 
 
 def mapped_tensors(files: Mapping[Path, list[str] | None], dtype: torch.dtype, keep: bool = True) -> Tensors:

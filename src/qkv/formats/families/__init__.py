@@ -33,25 +33,12 @@ from .mixtral import MIXTRAL
 from .opt import OPT
 from .phi3 import PHI3
 from .qwen3_next import QWEN3_NEXT
-from .setting_table import HfConfig, Unsupported, require
+from .setting_table import HfConfig, Unsupported, agreed_value, require
 from .t5 import T5
 
 FAMILIES: tuple[Family, ...] = (
-    LLAMA,
-    MIXTRAL,
-    DEEPSEEK,
-    GEMMA,
-    PHI3,
-    GPT2,
-    GPT_NEOX,
-    OPT,
-    BERT,
-    ROBERTA,
-    T5,
-    BART,
-    MAMBA2,
-    BAMBA,
-    QWEN3_NEXT,
+    *(LLAMA, MIXTRAL, DEEPSEEK, GEMMA, PHI3, GPT2, GPT_NEOX, OPT),
+    *(BERT, ROBERTA, T5, BART, MAMBA2, BAMBA, QWEN3_NEXT),
 )
 
 
@@ -62,12 +49,11 @@ def family_of(config: Config) -> Family:
     nearest_first = sorted(candidates, key=lambda family: ("experts" in family.example) != has_experts)
     family = min(nearest_first, key=lambda family: len(find_obstacles(family, config)))
     if needs := find_obstacles(family, config):
-        needed = Listed(needs, _("; "))
         raise Unsupported(
             "no published layout holds this model. The nearest is {family}, which would need {needs}: train it "
             "with these settings to export it",
             family=family.name,
-            needs=needed,
+            needs=Listed(needs, _("; ")),
         )
     return family
 
@@ -126,17 +112,9 @@ def _find_family(hf_config: HfConfig) -> Family:
 
 def _refuse_conflicting_counts(hf_config: HfConfig) -> None:
     """Raise an error if the two names that transformers has for the number of heads disagree."""
-    second = "num_attention_heads"
-    for first in ("n_head", "num_heads", "encoder_attention_heads"):
-        if first in hf_config and (b := hf_config.get(second, hf_config[first])) != hf_config[first]:
-            raise Unsupported(
-                "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
-                "one number",
-                first=first,
-                second=second,
-                a=hf_config[first],
-                b=b,
-            )
+    for name in ("n_head", "num_heads", "encoder_attention_heads"):
+        if name in hf_config:
+            agreed_value(hf_config, name, "num_attention_heads")
 
 
 def _nearest_family(hf_config: HfConfig) -> Family:

@@ -3,8 +3,8 @@
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, TensorRow, need
-from .llama import HEAD, IGNORED, REPEATS, SILU, SIZES, attention_rows, decoder_rows
+from .family import TensorRow, need, supports
+from .llama import SILU, SIZES, attention_rows, decoder_rows, llama_family
 from .mamba2 import check_steps, expansion, mixer_rows, state_width_obstacles
 from .rotary_settings import RotaryEntry
 from .setting_table import (
@@ -13,8 +13,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Unsupported,
     Value,
     required,
@@ -23,19 +21,7 @@ from .setting_table import (
     write_only,
 )
 
-SUPPORTED: Supported = dict(
-    kind=("decoder",),
-    position=("rotary",),
-    norm=("rms",),
-    norm_place=("pre",),
-    feed_forward=("swiglu",),  # also the convolution's activation
-    bias=(False, True),
-    qk_norm=(None,),
-    window=(None,),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-) | {name: values for name, values in PLAIN.items() if name != "rotary_fraction"}
+SUPPORTED = supports("mixer", "rotary_fraction", bias=(False, True))
 
 
 def obstacles(config: Config) -> list[Message]:
@@ -85,7 +71,7 @@ def attention_bias(reading: ConfigReading) -> Value:
     return reading.hf_config.get("attention_bias", False)
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["BambaForCausalLM"]),
     required("mlp_bias", attention_bias),
     required("mamba_proj_bias", attention_bias),
@@ -114,15 +100,4 @@ def rows(config: Config) -> list[TensorRow]:
     )
 
 
-BAMBA = Family(
-    "Bamba",
-    ("bamba",),
-    SUPPORTED,
-    obstacles,
-    SETTINGS,
-    rows,
-    ignored=IGNORED,
-    prefix="model.",
-    head=HEAD,
-    repeats=REPEATS,
-)
+BAMBA = llama_family("Bamba", ("bamba",), SUPPORTED, obstacles, SETTINGS, rows)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...attention.positions import Sinusoidal
 from ...i18n import Message, Notice, all_of
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, need, zero_biases
+from .family import Family, State, TensorRow, head_obstacles, linear, need, supports, zero_biases
 from .setting_table import (
     ENCODER_DECODER,
     ConfigReading,
@@ -21,11 +21,10 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
     Table,
-    Unsupported,
     Value,
     activation_form,
+    agreed_value,
     implied,
     write_only,
 )
@@ -36,18 +35,15 @@ CLASSES = {
     "mbart": "MBartForConditionalGeneration",
     "marian": "MarianMTModel",
 }
-SUPPORTED: Supported = dict(
+SUPPORTED = supports(
+    *("norm_place", "embedding_scale", "embedding_norm", "source_vocab"),
     kind=("encoder-decoder",),
     position=("learned", "sinusoidal"),
     norm=("layer",),
     norm_eps=(1e-5,),
     feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    head=("linear",),
-) | (PLAIN | dict(head_bias=(True, False)))
-del SUPPORTED["source_vocab"]
+    head_bias=(True, False),
+)
 UNUSED = 2  # rows before the first position
 POSITION_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
@@ -84,16 +80,7 @@ def equal_on_both_sides(suffix: str, name: str) -> Table:
     first, second = f"encoder_{suffix}", f"decoder_{suffix}"
 
     def compare(reading: ConfigReading) -> None:
-        a, b = reading.hf_config[first], reading.hf_config[second]
-        if a != b:
-            raise Unsupported(
-                "{first} and {second} differ in this config.json ({a} and {b}): qkv reads models in which they are "
-                "one number",
-                first=first,
-                second=second,
-                a=a,
-                b=b,
-            )
+        agreed_value({key: reading.hf_config[key] for key in (first, second)}, first, second)
 
     return Setting(first, name, extra_names=(second,)), Rule(compare)
 
@@ -134,7 +121,7 @@ def read_positions(reading: ConfigReading) -> dict[str, Value]:
 SQRT_WIDTH = Form(
     lambda value, reading: math.sqrt(reading.settings["width"]) if value else 1.0, lambda value, config: value != 1.0
 )
-SETTINGS: Table = (
+SETTINGS = (
     ENCODER_DECODER,
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     write_only("is_encoder_decoder", True),
@@ -204,7 +191,7 @@ def fill(config: Config, state: State) -> State:
         decoder_copies = {
             f"decoder_{name}": state[name] for name in state if name.startswith(("position.", "embedding_norm."))
         }
-    return decoder_copies | zero_biases(state)
+    return decoder_copies | zero_biases(config, state)
 
 
 # Copies of the embedding for each side and the head, and Marian's sines.

@@ -9,14 +9,13 @@ from functools import partial
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, need, zero_biases
+from .family import Family, State, TensorRow, head_obstacles, linear, need, supports, zero_biases
 from .setting_table import (
     ConfigReading,
     Form,
     HfConfig,
     Rule,
     Setting,
-    Supported,
     Table,
     Value,
     activation_form,
@@ -26,19 +25,16 @@ from .setting_table import (
 )
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-SUPPORTED: Supported = dict(
+SUPPORTED = supports(
     kind=("encoder",),
     position=("learned",),
     norm=("layer",),
     norm_place=("post",),
     feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
     embedding_norm=(True,),
     head=("mlm", "none", "classes"),
-) | (PLAIN | dict(pooler=(False, True)))
+    pooler=(False, True),
+)
 # The heads for masked tokens and for classes: our name -> theirs.
 BERT_HEAD = {
     "dense": "cls.predictions.transform.dense",
@@ -160,7 +156,7 @@ def rows(config: Config, base: str = "bert", unused: int = 0, head: dict[str, st
 def fill(config: Config, state: State) -> State:
     """Add zero biases and a zero token type: BERT always has both."""
     embedding = state["embedding.weight"]
-    return {"types.weight": embedding.new_zeros(1, embedding.shape[1])} | zero_biases(state)
+    return {"types.weight": embedding.new_zeros(1, embedding.shape[1])} | zero_biases(config, state)
 
 
 # The pooler and the next-sentence head of pretraining do not affect the logits.

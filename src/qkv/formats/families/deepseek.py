@@ -11,7 +11,7 @@ from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama, mixtral
-from .family import PLAIN, Family, TensorRow, linear, need
+from .family import TensorRow, linear, need, supports
 from .rotary_settings import read_rotary, rotary_table, write_rotary
 from .setting_table import (
     ConfigReading,
@@ -19,8 +19,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Value,
     agreed_value,
     for_members,
@@ -32,20 +30,13 @@ from .setting_table import (
 )
 
 CLASSES = {"deepseek_v2": "DeepseekV2ForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM"}
-SUPPORTED: Supported = PLAIN | dict(
-    kind=("decoder",),
+SUPPORTED = supports(
+    *("qk_norm", "window", "experts", "attention_scale"),
     position=("rotary", "none"),
-    norm=("rms",),
-    norm_place=("pre",),
     feed_forward=tuple(llama.ACTIVATIONS),
     bias=(False, "qkv out"),
     mixer=("latent",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
 )
-for free in ("experts", "attention_scale"):
-    del SUPPORTED[free]
 
 
 def member(config: Config) -> str:
@@ -156,7 +147,7 @@ def shared_experts(default: int) -> Setting:
     return Setting("n_shared_experts", "experts.shared", default, form)
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("rope_interleave", True),
     required("mlp_bias", False),
@@ -238,7 +229,7 @@ def rows(config: Config) -> list[TensorRow]:
     return llama.decoder_rows(config, {"latent": ("self_attn", attention_rows)}, expert_rows=expert_rows)
 
 
-DEEPSEEK = Family(
+DEEPSEEK = llama.llama_family(
     "DeepSeek",
     tuple(CLASSES),
     SUPPORTED,
@@ -247,9 +238,6 @@ DEEPSEEK = Family(
     rows,
     # The layer after the last is a multi-token prediction head.
     ignored=llama.IGNORED + r"|^model\.layers\.{n_layer}\.",
-    prefix="model.",
-    head=llama.HEAD,
-    repeats=llama.REPEATS,
     example=dict(experts=Experts(8, shared=344, hidden=344, normed=False)),
     member=member,
 )

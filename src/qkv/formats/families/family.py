@@ -8,8 +8,9 @@ are errors.
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from ...i18n import Listed, Message, Notice, Problem, _, all_of, one_of
 from ...mixers.hf_weights import interleave_groups, split_groups
 from ...model.config import Config
+from ..tensor_files import LazyTensors
 from .setting_table import HfConfig, Pairs, Supported, Table, Unsupported, Value, entries_of, read_table, write_table
 
 State = dict[str, Tensor]
@@ -106,6 +108,17 @@ class Family:
 
 # Features that a layout lacks unless it declares them.
 PLAIN: Supported = dict(
+    kind=("decoder",),
+    position=("rotary",),
+    norm=("rms",),
+    norm_place=("pre",),
+    feed_forward=("swiglu",),
+    qk_norm=(None,),
+    window=(None,),
+    mixer=("attention",),
+    embedding_scale=(1.0,),
+    embedding_norm=(False,),
+    head=("linear",),
     experts=(None,),
     parallel=(False,),
     softcap=(None,),
@@ -121,6 +134,11 @@ PLAIN: Supported = dict(
     output_scale=(1.0,),
     pooler=(False,),
 )
+
+
+def supports(*free: str, **values: tuple[Value, ...]) -> Supported:
+    """Return what a layout supports: PLAIN with these values; settings in `free` may have any value."""
+    return {name: choices for name, choices in (PLAIN | values).items() if name not in free}
 
 
 def linear(prefix: str | Sequence[str], hf_prefix: str, *, bias: bool, transposed: bool = False) -> list[TensorRow]:
@@ -163,7 +181,7 @@ def width_obstacles(config: Config) -> list[Message]:
     return obstacles
 
 
-def zero_biases(state: State) -> State:
+def zero_biases(config: Config, state: State) -> State:
     """Add zero biases to the matrices of the blocks that have none, for layouts that always have them."""
     inside = re.compile(r"(.*\.(?:attention|cross|feed_forward)\.\w+)\.weight")
     matrices = {match[1]: weight for name, weight in state.items() if (match := inside.fullmatch(name))}
@@ -207,20 +225,9 @@ def rename_from_hf(family: Family, config: Config, tensors: Mapping[str, Tensor]
     return state
 
 
-class RenamedTensors(Mapping[str, Tensor]):
-    """The same tensors under other names, each read on access."""
-
-    def __init__(self, tensors: Mapping[str, Tensor], names: dict[str, str]) -> None:
-        self.tensors, self.names = tensors, names
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[self.names[name]]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
+def _renamed(tensors: Mapping[str, Tensor], names: dict[str, str]) -> Mapping[str, Tensor]:
+    """Return tensors under other names (new -> old), each read on access."""
+    return LazyTensors({new: partial(tensors.__getitem__, old) for new, old in names.items()})
 
 
 def normalise_names(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -230,7 +237,7 @@ def normalise_names(family: Family, tensors: Mapping[str, Tensor]) -> Mapping[st
     for name in tensors:
         new = re.sub(r"(LayerNorm\.)beta$", r"\1bias", re.sub(r"(LayerNorm\.)gamma$", r"\1weight", name))
         names[family.prefix + new if bare and not re.search(family.head, new) else new] = name
-    return RenamedTensors(tensors, names)
+    return _renamed(tensors, names)
 
 
 def resolve_repeats(
@@ -245,7 +252,7 @@ def resolve_repeats(
         for copy, source in repeats.items():
             if source in sources and copy.endswith(".embed_tokens.weight"):
                 sources.setdefault(copy, source)
-        return config, RenamedTensors(tensors, sources)
+        return config, _renamed(tensors, sources)
     side_copies = [copy for copy in repeats if copy.endswith(".embed_tokens.weight")]  # the input tables of both sides
     for copy, source in repeats.items():
         if copy in sources:
@@ -260,7 +267,7 @@ def resolve_repeats(
     copies = [copy for copy in repeats if copy in sources and (config.embedding.tied or copy in side_copies)]
     differing = [copy for copy in copies if differ(copy, repeats[copy])]
     if not differing:
-        return config, RenamedTensors(tensors, sources)
+        return config, _renamed(tensors, sources)
     pairs = [f"{copy} ≠ {repeats[copy]}" for copy in differing]
     head = next(copy for copy in repeats if copy.endswith(("head.weight", "decoder.weight", "embed_out.weight")))
     if set(differing) & set(side_copies):
@@ -284,7 +291,7 @@ def resolve_repeats(
         ),
         stacklevel=4,
     )
-    return config.replace(tied=config.embedding.tied and head not in differing), RenamedTensors(tensors, sources)
+    return config.replace(tied=config.embedding.tied and head not in differing), _renamed(tensors, sources)
 
 
 # Settings that messages call by our name: common words, or values that differ in theirs.

@@ -9,7 +9,7 @@ import math
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, TensorRow, linear, need
+from .family import TensorRow, linear, need, supports
 from .rotary_settings import RotaryEntry, read_rotary, write_rotary
 from .setting_table import (
     ConfigReading,
@@ -17,8 +17,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Unsupported,
     Value,
     activation_name,
@@ -32,20 +30,14 @@ from .setting_table import (
 
 CLASSES = {"gemma": "GemmaForCausalLM", "gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM"}
 ACTIVATIONS = {"geglu-tanh": "gelu_new", "geglu": "gelu", "swiglu": "silu"}
-SUPPORTED: Supported = PLAIN | dict(
-    kind=("decoder",),
-    position=("rotary",),
+SUPPORTED = supports(
+    *("window", "embedding_scale", "attention_scale", "softcap", "output_softcap", "window_base"),
     norm=("rms-centred",),
     norm_place=("both", "pre"),
     feed_forward=tuple(ACTIVATIONS),
     bias=(False, "qkv out"),
     qk_norm=(None, "rms-centred"),
-    mixer=("attention",),
-    embedding_norm=(False,),
-    head=("linear",),
 )
-for free in ("attention_scale", "softcap", "output_softcap", "window_base"):
-    del SUPPORTED[free]
 
 
 def member(config: Config) -> str:
@@ -98,10 +90,7 @@ def read_windows(reading: ConfigReading) -> dict[str, Value]:
     hf_config, every = reading.hf_config, 2
     if reading.member == "gemma3_text":
         every = hf_config.get("sliding_window_pattern") or hf_config.get("_sliding_window_pattern") or 6
-    has_window = [bool((i + 1) % every) for i in range(reading.settings["n_layer"])]
-    if hf_config.get("layer_types"):
-        has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
-    return llama.read_windows(hf_config.get("sliding_window", 4096), has_window)
+    return llama.read_windows(hf_config, [bool((i + 1) % every) for i in range(reading.settings["n_layer"])])
 
 
 def write_windows(config: Config) -> HfConfig:
@@ -154,7 +143,7 @@ def score_scalar(scale: Value, config: Config) -> int:
 
 
 BASE_NAMES = {"rotary_base": "rope_theta", "window_base": "rope_local_base_freq"}  # for messages
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("partial_rotary_factor", 1.0),
     # null and false are equal.
@@ -199,16 +188,4 @@ def rows(config: Config) -> list[TensorRow]:
     return table
 
 
-GEMMA = Family(
-    "Gemma",
-    tuple(CLASSES),
-    SUPPORTED,
-    obstacles,
-    SETTINGS,
-    rows,
-    ignored=llama.IGNORED,
-    prefix="model.",
-    head=llama.HEAD,
-    repeats=llama.REPEATS,
-    member=member,
-)
+GEMMA = llama.llama_family("Gemma", tuple(CLASSES), SUPPORTED, obstacles, SETTINGS, rows, member=member)

@@ -1,27 +1,20 @@
 """GPT-2: a decoder with learned positions, norms before each part, and q, k and v in one matrix."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
-from .setting_table import Setting, Supported, Table, activation_form, flag_form, implied, required, write_only
+from .family import Family, TensorRow, head_obstacles, linear, supports, zero_biases
+from .setting_table import Setting, activation_form, flag_form, implied, required, write_only
 
 ACTIVATIONS = {"gelu-tanh": "gelu_new", "gelu": "gelu", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-SUPPORTED: Supported = dict(
-    kind=("decoder",),
+SUPPORTED = supports(
     position=("learned",),
     norm=("layer",),
-    norm_place=("pre",),
     feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-    **PLAIN | dict(attention_scale=(None, 1.0), depth_scale=(False, True)),
+    attention_scale=(None, 1.0),
+    depth_scale=(False, True),
 )
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["GPT2LMHeadModel"]),
     implied(bias=True),
     required("add_cross_attention", False),
@@ -58,11 +51,6 @@ def rows(config: Config) -> list[TensorRow]:
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 
-def fill(config: Config, state: State) -> State:
-    """Add zero biases: GPT-2 always has them."""
-    return zero_biases(state)
-
-
 # Published files also have causal masks, and may have the embedding again as the head.
 IGNORED = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"
 GPT2 = Family(
@@ -72,7 +60,7 @@ GPT2 = Family(
     head_obstacles,
     SETTINGS,
     rows,
-    fill,
+    zero_biases,
     IGNORED,
     "transformer.",
     r"^lm_head\.",

@@ -4,26 +4,12 @@ import re
 from dataclasses import replace
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
+from .family import Family, State, TensorRow, head_obstacles, linear, supports, zero_biases
 from .rotary_settings import RotaryEntry
-from .setting_table import ConfigReading, Form, Setting, Supported, Table, Value, activation_form, required, write_only
+from .setting_table import ConfigReading, Form, Setting, Value, activation_form, required, write_only
 
 ACTIVATIONS = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "silu": "silu", "relu2": "relu2"}
-SUPPORTED: Supported = PLAIN | dict(
-    kind=("decoder",),
-    position=("rotary",),
-    norm=("layer",),
-    norm_place=("pre",),
-    parallel=(True, False),
-    feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-)
-del SUPPORTED["rotary_fraction"]
+SUPPORTED = supports("rotary_fraction", norm=("layer",), parallel=(True, False), feed_forward=tuple(ACTIVATIONS))
 
 
 def attention_has_bias(config: Config) -> bool:
@@ -37,7 +23,7 @@ def expected_head_dim(reading: ConfigReading) -> Value:
     return head_dim and reading.settings["width"] // reading.settings["n_head"]
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["GPTNeoXForCausalLM"]),
     Setting("vocab_size", "vocab"),
     Setting("hidden_size", "width"),
@@ -85,7 +71,7 @@ def rows(config: Config) -> list[TensorRow]:
 
 def fill(config: Config, state: State) -> State:
     """Add zero biases to the feed-forward, and to attention if part of it has biases."""
-    filled = zero_biases(state)
+    filled = zero_biases(config, state)
     return {
         name: tensor
         for name, tensor in filled.items()

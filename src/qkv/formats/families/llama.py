@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from ...i18n import Message
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, TensorRow, linear, need
+from .family import Family, TensorRow, linear, need, supports
 from .rotary_settings import RotaryEntry
 from .setting_table import (
     WINDOW,
@@ -14,7 +15,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
     Table,
     Value,
     activation_form,
@@ -31,19 +31,7 @@ CLASSES = {
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
 }
-SUPPORTED: Supported = dict(
-    kind=("decoder",),
-    position=("rotary",),
-    norm=("rms",),
-    norm_place=("pre",),
-    feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None, "rms"),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-    **PLAIN,
-)
+SUPPORTED = supports("window", feed_forward=tuple(ACTIVATIONS), qk_norm=(None, "rms"))
 
 
 def member(config: Config) -> str:
@@ -90,8 +78,11 @@ def write_bias(config: Config) -> HfConfig:
     return dict(attention_bias="qkv" in config.biased)
 
 
-def read_windows(window: int | None, has_window: list[bool]) -> dict[str, Value]:
-    """Return the window in our count, and its layers."""
+def read_windows(hf_config: HfConfig, has_window: list[bool]) -> dict[str, Value]:
+    """Return the window in our count, and its layers: `has_window`, unless the config.json lists them."""
+    window = hf_config.get("sliding_window", 4096)
+    if hf_config.get("layer_types"):
+        has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
     if window is None or not any(has_window):
         return {}
     layers = tuple("window" if windowed else "full" for windowed in has_window)
@@ -109,10 +100,7 @@ def read_qwen_windows(reading: ConfigReading) -> dict[str, Value]:
     if not hf_config.get("use_sliding_window"):
         return {}
     first = hf_config.get("max_window_layers", 28)  # the first layer with a window
-    has_window = [i >= first for i in range(reading.settings["n_layer"])]
-    if hf_config.get("layer_types"):
-        has_window = [layer == "sliding_attention" for layer in hf_config["layer_types"]]
-    return read_windows(hf_config.get("sliding_window", 4096), has_window)
+    return read_windows(hf_config, [i >= first for i in range(reading.settings["n_layer"])])
 
 
 def write_qwen_windows(config: Config) -> HfConfig:
@@ -150,7 +138,7 @@ SIZES: Table = (
 # Hybrid models use one activation for the convolution and the feed-forward.
 SILU = Setting("hidden_act", "feed_forward", "silu", activation_form({"swiglu": "silu"}))
 ACTIVATION = Setting("hidden_act", "feed_forward", "silu", activation_form(ACTIVATIONS))
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     *SIZES,
     ACTIVATION,
@@ -224,18 +212,8 @@ def gated_rows(config: Config, prefix: str, hf_prefix: str) -> list[TensorRow]:
 
 # Old files have the rotary angles, and may have the tied head again.
 IGNORED = r"rotary_emb\.inv_freq$|^lm_head\.weight$"
-REPEATS = {"lm_head.weight": "model.embed_tokens.weight"}
 HEAD = r"^lm_head\."
-LLAMA = Family(
-    "LLaMA",
-    tuple(CLASSES),
-    SUPPORTED,
-    obstacles,
-    SETTINGS,
-    rows,
-    ignored=IGNORED,
-    prefix="model.",
-    head=HEAD,
-    repeats=REPEATS,
-    member=member,
-)
+REPEATS = {"lm_head.weight": "model.embed_tokens.weight"}
+# The layouts of models that share these names.
+llama_family = partial(Family, ignored=IGNORED, prefix="model.", head=HEAD, repeats=REPEATS)
+LLAMA = llama_family("LLaMA", tuple(CLASSES), SUPPORTED, obstacles, SETTINGS, rows, member=member)

@@ -5,14 +5,12 @@ import math
 from ...i18n import Message
 from ...mixers.mamba2 import NAMES
 from ...model.config import Config
-from .family import PLAIN, Family, TensorRow, linear, need
+from .family import Family, TensorRow, linear, need, supports
 from .setting_table import (
     BOOL,
     ConfigReading,
     Rule,
     Setting,
-    Supported,
-    Table,
     Unsupported,
     Value,
     activation_name,
@@ -21,17 +19,11 @@ from .setting_table import (
     write_only,
 )
 
-SUPPORTED: Supported = dict(
-    kind=("decoder",),
+SUPPORTED = supports(
+    *("qk_norm", "window", "mixer"),
     position=("none", "rotary", "alibi", "relative"),  # used by attention only
-    norm=("rms",),
-    norm_place=("pre",),
     feed_forward=("none",),
     bias=(False, True),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-    **PLAIN,
 )
 UNLIMITED = 1 << 20  # tokens: config.json has no length, and a state no limit
 
@@ -79,7 +71,7 @@ def expansion(config: Config) -> int:
     return heads * values // config.width
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["Mamba2ForCausalLM"]),
     required("use_conv_bias", True, is_written=True),
     Rule(check_steps),
@@ -98,9 +90,8 @@ SETTINGS: Table = (
     Setting("use_bias", "bias", False, BOOL),
     Setting("layer_norm_epsilon", "norm_eps", 1e-5),
     Setting("tie_word_embeddings", "tied", False),
-    Setting(
-        "max_position_embeddings", "context", UNLIMITED, falsy_is_missing=True
-    ),  # nothing to theirs, but ours knows it again
+    # transformers has no such setting; qkv reads it back.
+    Setting("max_position_embeddings", "context", UNLIMITED, falsy_is_missing=True),
 )
 
 

@@ -8,7 +8,7 @@ from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
 from ...model.mixture import Experts
 from . import llama
-from .family import PLAIN, Family, TensorRow, linear, need
+from .family import TensorRow, linear, need, supports
 from .rotary_settings import RotaryEntry
 from .setting_table import (
     WINDOW,
@@ -16,8 +16,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Value,
     for_members,
     implied,
@@ -28,8 +26,7 @@ from .setting_table import (
 )
 
 CLASSES = {"mixtral": "MixtralForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
-SUPPORTED: Supported = llama.SUPPORTED | PLAIN | dict(bias=(False,))
-del SUPPORTED["experts"]
+SUPPORTED = supports("window", "experts", feed_forward=tuple(llama.ACTIVATIONS), bias=(False,), qk_norm=(None, "rms"))
 QWEN_EXPERT = dict(gate="gate_proj", up="up_proj", down="down_proj")
 EXPERT_PARTS = {"mixtral": dict(gate="w1", up="w3", down="w2"), "qwen3_moe": QWEN_EXPERT}  # the matrices of an expert
 
@@ -80,12 +77,7 @@ def write_window(config: Config) -> HfConfig:
     return dict(use_sliding_window=window is not None, sliding_window=window)
 
 
-def expert_width(config: Config) -> int:
-    """Return the hidden width of an expert."""
-    return int(value_of(config, "experts.hidden"))
-
-
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", lambda config: [CLASSES[member(config)]]),
     required("attention_bias", False),
     *for_members(
@@ -95,7 +87,7 @@ SETTINGS: Table = (
         Setting("sliding_window", "window", None, WINDOW),
         Setting("num_local_experts", "experts.count", 8, alias="num_experts"),
         Setting("num_experts_per_tok", "experts.per_token", 2),
-        write_only("intermediate_size", expert_width),
+        write_only("intermediate_size", lambda config: value_of(config, "experts.hidden")),
     ),
     *for_members(
         "qwen3_moe",
@@ -135,17 +127,6 @@ def rows(config: Config) -> list[TensorRow]:
     )
 
 
-MIXTRAL = Family(
-    "Mixtral",
-    tuple(CLASSES),
-    SUPPORTED,
-    obstacles,
-    SETTINGS,
-    rows,
-    ignored=llama.IGNORED,
-    prefix="model.",
-    head=llama.HEAD,
-    repeats=llama.REPEATS,
-    example=dict(experts=Experts(8)),
-    member=member,
+MIXTRAL = llama.llama_family(
+    "Mixtral", tuple(CLASSES), SUPPORTED, obstacles, SETTINGS, rows, example=dict(experts=Experts(8)), member=member
 )

@@ -1,29 +1,22 @@
 """OPT: a decoder with learned positions and ReLU; OPT-350M has norms after each part and narrow embeddings."""
 
 from ...model.config import Config
-from .family import PLAIN, Family, State, TensorRow, head_obstacles, linear, zero_biases
-from .setting_table import BOOL, Setting, Supported, Table, activation_form, flag_form, required, write_only
+from .family import Family, State, TensorRow, head_obstacles, linear, supports, zero_biases
+from .setting_table import BOOL, Setting, activation_form, flag_form, required, write_only
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
-SUPPORTED: Supported = PLAIN | dict(
-    kind=("decoder",),
+SUPPORTED = supports(
+    "embedding_width",
     position=("learned",),
     norm=("layer",),
     norm_place=("pre", "post"),
     norm_eps=(1e-5,),
     feed_forward=tuple(ACTIVATIONS),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
 )
-del SUPPORTED["embedding_width"]
 UNUSED = 2  # rows before the first position
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["OPTForCausalLM"]),
     required("_remove_final_layer_norm", False),
     required("layer_norm_elementwise_affine", True),
@@ -68,7 +61,7 @@ def rows(config: Config) -> list[TensorRow]:
 
 def fill(config: Config, state: State) -> State:
     """Add zero biases if any matrix has one: OPT has all or none."""
-    return zero_biases(state) if config.bias else state
+    return zero_biases(config, state) if config.bias else state
 
 
 OPT = Family(

@@ -5,12 +5,11 @@ from dataclasses import replace
 from ...i18n import Message
 from ...model.config import Config
 from . import llama
-from .family import PLAIN, Family, TensorRow, linear, need, width_obstacles
+from .family import TensorRow, linear, need, supports, width_obstacles
 from .rotary_settings import RotaryEntry, rotary_table
-from .setting_table import WINDOW, HfConfig, Setting, Supported, Table, read_only, with_defaults, write_only
+from .setting_table import WINDOW, HfConfig, Setting, read_only, with_defaults, write_only
 
-SUPPORTED: Supported = llama.SUPPORTED | PLAIN | dict(bias=(False,), qk_norm=(None,))
-del SUPPORTED["rotary_fraction"]
+SUPPORTED = supports("window", "rotary_fraction", feed_forward=tuple(llama.ACTIVATIONS), bias=(False,))
 
 
 def obstacles(config: Config) -> list[Message]:
@@ -33,7 +32,7 @@ def rename_longrope(hf_config: HfConfig) -> HfConfig:
     return hf_config | {"rope_scaling": renamed_rope | {"rope_type": "longrope"}}
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["Phi3ForCausalLM"]),
     *read_only(with_defaults(llama.SIZES, rms_norm_eps=1e-5), "head_dim"),
     llama.ACTIVATION,
@@ -65,15 +64,4 @@ def rows(config: Config) -> list[TensorRow]:
     return llama.decoder_rows(config, {"attention": ("self_attn", attention_rows)}, dense_rows=feed_forward_rows)
 
 
-PHI3 = Family(
-    "Phi-3",
-    ("phi3",),
-    SUPPORTED,
-    obstacles,
-    SETTINGS,
-    rows,
-    ignored=llama.IGNORED,
-    prefix="model.",
-    head=llama.HEAD,
-    repeats=llama.REPEATS,
-)
+PHI3 = llama.llama_family("Phi-3", ("phi3",), SUPPORTED, obstacles, SETTINGS, rows)

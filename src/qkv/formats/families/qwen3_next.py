@@ -7,17 +7,15 @@ from ...i18n import Message, _, all_of
 from ...mixers.delta import NAMES
 from ...model.config import Config
 from ...model.layer_pattern import layer_pattern
-from .family import PLAIN, Family, TensorRow, need
+from .family import TensorRow, need, supports
 from .gemma import head_dim
-from .llama import HEAD, IGNORED, REPEATS, SILU, SIZES, attention_rows, decoder_rows
+from .llama import HEAD, IGNORED, SILU, SIZES, attention_rows, decoder_rows, llama_family
 from .rotary_settings import RotaryEntry
 from .setting_table import (
     ConfigReading,
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Unsupported,
     Value,
     required,
@@ -27,21 +25,13 @@ from .setting_table import (
 )
 
 LAYER_TYPES = {"delta": "linear_attention", "attention": "full_attention"}  # ours -> theirs
-SUPPORTED: Supported = dict(
-    kind=("decoder",),
+SUPPORTED = supports(
+    *("mixer", "rotary_fraction"),
     norm=("rms-centred",),
-    norm_place=("pre",),
-    feed_forward=("swiglu",),  # also the convolution's activation
     bias=(False,),
-    window=(None,),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    head=("linear",),
-    **PLAIN | dict(attention_gate=(True,)),
-    position=("rotary",),
+    attention_gate=(True,),
     qk_norm=("rms-centred",),
 )
-del SUPPORTED["rotary_fraction"]
 
 
 def obstacles(config: Config) -> list[Message]:
@@ -102,7 +92,7 @@ def write_layers(config: Config) -> HfConfig:
     return dict(layer_types=[LAYER_TYPES[mixer] for mixer in config.mixers])
 
 
-SETTINGS: Table = (
+SETTINGS = (
     write_only("architectures", ["Qwen3NextForCausalLM"]),
     required("attention_bias", False, is_written=True),
     required("attn_output_gate", True),
@@ -149,7 +139,7 @@ def rows(config: Config) -> list[TensorRow]:
     return decoder_rows(config, {"attention": ("self_attn", attention_rows), "delta": ("linear_attn", delta_rows)})
 
 
-QWEN3_NEXT = Family(
+QWEN3_NEXT = llama_family(
     "Qwen3-Next",
     ("qwen3_next",),
     SUPPORTED,
@@ -157,7 +147,5 @@ QWEN3_NEXT = Family(
     SETTINGS,
     rows,
     ignored=IGNORED + r"|^mtp\.",  # a multi-token prediction head
-    prefix="model.",
     head=HEAD + r"|^mtp\.",
-    repeats=REPEATS,
 )

@@ -45,10 +45,6 @@ SCALING = {
 NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # supported values of other settings
 
 
-def _unchanged(hf_config: HfConfig) -> HfConfig:
-    return hf_config
-
-
 @dataclass(frozen=True)
 class RotaryEntry(Entry):
     """The rotary settings of a layout."""
@@ -57,10 +53,9 @@ class RotaryEntry(Entry):
     share: float | None = None  # default fraction of a head; None: heads are rotated whole
     share_name: str = "partial_rotary_factor"  # key of the fraction beside the table; "": none
     base_name: str = "rope_theta"
-    normalise: Callable[[HfConfig], HfConfig] = _unchanged  # converts old names
+    normalise: Callable[[HfConfig], HfConfig] = lambda hf_config: hf_config  # converts old names
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return our settings, from the table or the keys beside it."""
         hf_config = self.defaults | self.normalise(reading.hf_config)
         share: Value = 1.0 if self.share is None else self.share
         hf_config.setdefault("rope_theta", hf_config.get(self.base_name, 10000.0))
@@ -71,11 +66,9 @@ class RotaryEntry(Entry):
         return read_rotary(hf_config, share) | dict(rotary_fraction=share)
 
     def write(self, config: Config) -> HfConfig:
-        """Return their settings, with the fraction for layouts with partial rotary."""
         return write_rotary(config, with_share=self.share is not None)
 
     def names(self) -> Pairs:
-        """Return the names for messages."""
         pairs = dict(rope_theta="rotary_base", partial_rotary_factor="rotary_fraction")
         pairs |= {self.base_name: "rotary_base", self.share_name: "rotary_fraction"}
         return [(name, hf_name) for hf_name, name in pairs.items()]

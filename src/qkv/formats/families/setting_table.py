@@ -153,7 +153,6 @@ class Setting(Entry):
     is_written: bool = True
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return our setting, from theirs or the default."""
         hf_config = reading.hf_config
         if self.alias and (value := agreed_value(hf_config, self.hf_name, self.alias)) is not None:
             hf_config = {self.hf_name: value}
@@ -168,13 +167,11 @@ class Setting(Entry):
         return {self.name: self.form.read(value, reading)}
 
     def write(self, config: Config) -> HfConfig:
-        """Return their setting."""
         if not self.is_written:
             return {}
         return dict.fromkeys((self.hf_name, *self.extra_names), self.form.write(value_of(config, self.name), config))
 
     def names(self) -> Pairs:
-        """Return the two names."""
         return [(self.name, self.hf_name)]
 
 
@@ -187,15 +184,12 @@ class Rule(Entry):
     hf_names: Mapping[str, str] = field(default_factory=dict)  # ours -> theirs, for messages
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return our settings, if any."""
         return self.read_all(reading) or {}
 
     def write(self, config: Config) -> HfConfig:
-        """Return their settings."""
         return self.write_all(config)
 
     def names(self) -> Pairs:
-        """Return the names for messages."""
         return self.hf_names.items()
 
 
@@ -208,15 +202,12 @@ class OptionalEntry(Entry):
     condition: Callable[[ConfigReading], bool] = lambda reading: True
 
     def read(self, reading: ConfigReading) -> dict[str, Value]:
-        """Return our settings, or nothing."""
         return self.entry.read(reading) if self.condition(reading) else {}
 
     def write(self, config: Config) -> HfConfig:
-        """Return their settings."""
         return self.entry.write(config)
 
     def names(self) -> Pairs:
-        """Return the names of the entry."""
         return self.entry.names()
 
 

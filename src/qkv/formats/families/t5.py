@@ -5,7 +5,7 @@ Version 1.0 has ReLU and a tied head on states scaled by 1/√width; version 1.1
 
 from ...i18n import Message
 from ...model.config import Config
-from .family import Family, TensorRow, linear, need, shared_head_obstacles
+from .family import Family, TensorRow, linear, need, shared_head_obstacles, supports
 from .setting_table import (
     ENCODER_DECODER,
     ConfigReading,
@@ -13,8 +13,6 @@ from .setting_table import (
     HfConfig,
     Rule,
     Setting,
-    Supported,
-    Table,
     Value,
     activation_name,
     when,
@@ -23,29 +21,13 @@ from .setting_table import (
 SINGLE = {"relu": "relu", "gelu": "gelu", "gelu-tanh": "gelu_new", "silu": "silu", "relu2": "relu2"}
 GATED = {"geglu-tanh": "gelu_new", "swiglu": "silu", "geglu": "gelu"}
 ACTIVATIONS = SINGLE | {"geglu-tanh": "gated-gelu", "swiglu": "gated-silu"}  # in a single setting
-SUPPORTED: Supported = dict(
+SUPPORTED = supports(
+    *("head", "window_base", "rotary_fraction", "output_scale"),
     kind=("encoder-decoder", "encoder"),
     position=("relative",),
-    norm=("rms",),
-    norm_place=("pre",),
     feed_forward=tuple(ACTIVATIONS),
     bias=(False,),
-    qk_norm=(None,),
-    window=(None,),
-    mixer=("attention",),
-    embedding_scale=(1.0,),
-    embedding_norm=(False,),
-    pooler=(False,),
-    experts=(None,),
-    parallel=(False,),
-    softcap=(None,),
-    output_softcap=(None,),
-    embedding_width=(None,),
-    source_vocab=(None,),
-    depth_scale=(False,),
     attention_scale=(1.0,),
-    attention_gate=(False,),
-    head_bias=(False,),
 )
 
 
@@ -109,7 +91,7 @@ def write_head(config: Config) -> HfConfig:
 
 
 DECODER_ONLY = Form(lambda value, reading: None if is_encoder_only(reading) else value, lambda value, config: value)
-SETTINGS: Table = (
+SETTINGS = (
     *when(lambda reading: not is_encoder_only(reading), ENCODER_DECODER),
     Rule(read_sides, write_sides),
     Setting("vocab_size", "vocab"),
