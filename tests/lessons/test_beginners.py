@@ -1,4 +1,4 @@
-"""Answers as people write them, not as the known wrong answers are written: what is wrong with each is named all the same."""
+"""Typical answers of beginners, written differently from the known wrong answers, are diagnosed correctly."""
 
 import re
 
@@ -56,7 +56,7 @@ return np.vstack(parts)"""
 WRITTEN = "return state - beta * k[:, None] * (state.T @ k - v)"
 DELTA = looped("S = write(S, k[i], v[i], beta[i])", READ)
 
-# exercise, what is put into its holes in turn, the wrong answer it is ("" where it is right so far)
+# The exercise, the code for its holes in order, and the expected cause ("" for right answers).
 ANSWERS = [
     ("scores", ["return np.dot(q, k)"], "untransposed dot"),
     ("scores", ["return np.array([[sum(a * b) for a in q] for b in k])"], "other way"),
@@ -176,7 +176,7 @@ ANSWERS = [
 
 
 def fill(name, bodies):
-    """The exercise with these in place of its first holes."""
+    """Return the exercise with its first holes filled."""
     text = render(name, "zh")
     for body in bodies:
         hole = text.index("...  # 在这里写你的代码")
@@ -187,7 +187,7 @@ def fill(name, bodies):
 
 
 @pytest.mark.parametrize(("name", "bodies", "wrong"), ANSWERS, ids=[f"{a[0]}-{a[2] or 'right'}" for a in ANSWERS])
-def test_what_a_beginner_wrote_is_named(name, bodies, wrong):
+def test_answers_of_beginners_are_diagnosed(name, bodies, wrong):
     graded = grade(name, fill(name, bodies), f"{name}.py")
     if wrong:
         assert graded.verdict == "wrong" and graded.cause == wrong, graded.messages
@@ -196,7 +196,7 @@ def test_what_a_beginner_wrote_is_named(name, bodies, wrong):
 
 
 def typed(**numbers):
-    """The exercise by hand with these numbers typed in; the others are right."""
+    """Return the grade of the exercise by hand with some numbers changed."""
     text = render("by_hand", "en", solved=True)
     for name, row in numbers.items():
         text = re.sub(rf"^{name} = .*$", f"{name} = {row}", text, flags=re.MULTILINE)
@@ -208,7 +208,7 @@ def test_two_decimals_are_not_called_different():
     assert graded.verdict == "wrong" and not graded.cause and graded.passed == 2
     assert "at [2] you have 5; 1 is right" in graded.messages[1].say("en") and "1 of 3" in graded.messages[1].say("en")
     assert "[2]" in graded.messages[1].say("zh") and "3 个数里有 1 个" in graded.messages[1].say("zh")
-    graded = typed(weights=[0.66, 0.3, 0.06])  # the second is furthest off
+    graded = typed(weights=[0.66, 0.3, 0.06])  # the second has the largest error
     assert "at [1] you have 0.3; 0.2447 is right" in graded.messages[1].say("en") and "2 of 3" in graded.messages[
         1
     ].say("en")

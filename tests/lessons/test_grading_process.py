@@ -1,4 +1,4 @@
-"""Nothing in a person's file can hang, crash or fool the grader; each misfortune gets a sentence with their own line."""
+"""No answer can hang, crash or deceive the grader; every error is explained with the learner's line."""
 
 import json
 import re
@@ -16,12 +16,12 @@ from qkv.lessons.lesson import render
 
 pytestmark = pytest.mark.usefixtures("warm")
 HOLE = "    ...  # your code\n    raise NotImplementedError\n"
-LINE = render("scores", "en").split(HOLE)[0].count("\n") + 1  # where the answer's first line stands
+LINE = render("scores", "en").split(HOLE)[0].count("\n") + 1  # of the answer
 RIGHT = "q @ k.T"
 
 
 def answer(body, name="scores"):
-    """The exercise with its first hole filled like this."""
+    """Return the exercise with its first hole filled."""
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
     return render(name, "en").replace(HOLE, lines, 1)
 
@@ -32,7 +32,7 @@ def elsewhere(tmp_path, text, seconds=None, name="scores"):
     return grading_process.run(name, file, seconds)
 
 
-HERE = {  # graded in this process
+MISTAKES = {
     "return q @ k.T +": (
         "unknown",
         f"line {LINE} is not valid Python yet (SyntaxError: invalid syntax):\n    return q @ k.T +",
@@ -53,9 +53,9 @@ HERE = {  # graded in this process
 }
 
 
-@pytest.mark.parametrize("body", HERE, ids=lambda body: body.replace("\n", "; "))
+@pytest.mark.parametrize("body", MISTAKES, ids=lambda body: body.replace("\n", "; "))
 def test_a_mistake_gets_a_sentence(body):
-    verdict, sentence = HERE[body]
+    verdict, sentence = MISTAKES[body]
     graded = grade("scores", answer(body), "02_scores.py")
     assert graded.verdict == verdict and any(sentence in message.say("en") for message in graded.messages), (
         graded.messages
@@ -87,7 +87,7 @@ def test_a_root_in_single_precision_is_no_mistake():
 
 
 def test_cached_keys_may_be_stored_unrotated():
-    """A cache may hold what its author likes, as long as the numbers are right."""
+    """The contents of a cache don't matter if the outputs are right."""
     text = render("kv_cache", "en", solved=True)
     text = text.replace("q, k = rotate(q, places), rotate(k, places)\n", "q = rotate(q, places)\n")
     text = text.replace("scores = (q @ k.tr", "scores = (q @ rotate(k, torch.arange(k.shape[2])).tr")
@@ -149,7 +149,7 @@ def test_a_process_that_ends_itself(tmp_path):
 
 
 def test_it_may_not_change_files(tmp_path):
-    """The same process as the doctor's: by Python the hook refuses it, by C the kernel."""
+    """The audit hook refuses changes from Python, the kernel those from C."""
     (tmp_path / "mine.txt").write_text("mine")
     path = str(tmp_path / "mine.txt")
     graded = elsewhere(tmp_path, answer(f"import os\nos.remove({path!r})"))
@@ -175,13 +175,13 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_an_answer_that_the_persons_code_writes_is_none(tmp_path, forged):
-    """Whatever it puts into the pipe before it ends the process, it gets no grade."""
+    """A forged message in the pipe does not become a grade."""
     graded = elsewhere(tmp_path, answer(f"import os, sys\nos.write(int(sys.argv[1]), {FORGED[forged]})\nos._exit(0)"))
     assert graded.verdict == "unknown" and "without an answer" in graded.messages[0].say("en"), graded.messages
 
 
 def test_the_doctor_is_consulted_if_no_wrong_answer_matches():
-    """An unusual scale in a whole attention: no variant has it, the doctor measures it."""
+    """No wrong answer has this scale; the doctor measures it."""
     text = render("merge_heads", "en", solved=True).replace("q.shape[-1] ** 0.5", "q.shape[-1] ** 0.25")
     graded = grade("merge_heads", text, "a.py")
     assert graded.verdict == "wrong" and not graded.cause

@@ -1,4 +1,4 @@
-"""`qkv learn` as a person meets it, in both languages."""
+"""The command `qkv learn`, in both languages."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_what_was_edited_is_never_written_over(learn, tmp_path):
     path = tmp_path / "learn" / "01_by_hand.py"
     assert learn("--lang", "zh")[0] == 0 and HAN.search(
         path.read_text(encoding="utf-8")
-    )  # untouched: may change language
+    )  # unmodified: may change language
     mine = path.read_text(encoding="utf-8") + "# mine\n"
     path.write_text(mine, encoding="utf-8")
     for arguments in ([], [1], ["--lang", "zh"], ["by_hand"]):
@@ -245,7 +245,7 @@ def test_a_short_output_is_printed_and_a_long_output_counted(learn, tmp_path):
 
 
 def test_watch_grades_on_save_and_ends_with_ctrl_c(tmp_path):
-    """A process of its own, as a person has it; a solved exercise leads on to the next."""
+    """In a separate process; a solved exercise is followed by the next."""
     env = {**os.environ, "QKV_LANG": "en", "PYTHONUNBUFFERED": "1"}
     watcher = subprocess.Popen(
         [sys.executable, "-m", "qkv", "learn", "watch"], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""Every lesson: its solution is right, its hole is noticed, every known wrong answer gets its own hint, in both languages."""
+"""Every solution is right, every hole is detected, and every known wrong answer gets its own hint, in both languages."""
 
 import ast
 import io
@@ -29,7 +29,7 @@ WRONG_ANSWERS = [
 
 
 def plain(text):
-    """The code alone: without docstrings, and comments are no code anyway."""
+    """Return the syntax tree without docstrings, as text."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
@@ -46,7 +46,7 @@ def docstrings(text):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_solution_is_right(name):
-    graded = grade(name, render(name, "en", solved=True), f"{name}.py")  # in Chinese the code is the same: see below
+    graded = grade(name, render(name, "en", solved=True), f"{name}.py")
     assert graded.verdict == "right" and graded.passed == graded.total >= 5, graded.messages
 
 
@@ -106,7 +106,7 @@ def case_id(part):
 
 @pytest.mark.parametrize(("name", "step", "cause", "wrong"), WRONG_ANSWERS, ids=case_id)
 def test_a_wrong_answer_gets_its_own_hint(name, step, cause, wrong):
-    """From the wrong code in place of the right one to the sentences."""
+    """Tests all steps from the wrong code to the sentences."""
     loaded = load(name)
     answer = build_wrong_answer(name, step, wrong)
     graded = grade_questions(Submission(name, loaded, answer, "", ast.parse(""), "answer.py"))
@@ -132,7 +132,7 @@ def test_hints_follow_the_step_that_is_wrong(name):
         assert sorted(hints) == sorted(hint.sentence for hint in loaded.ordered_hints())
 
 
-# Modules that the doctor can look at by themselves. It reads another fill in the file beside the zero of this one.
+# Modules that the doctor can check. For 'mask zero' it also reads the other fill value in the file.
 WHOLE = {"MultiHeadAttention", "GroupedQueryAttention", "CachedAttention", "EncoderLayer"}
 MARKED = {
     (name, cause): (step, wrong)
@@ -148,7 +148,7 @@ DAILY = sorted(FIRST_CASES)[::2]
     [case if case in DAILY else pytest.param(*case, marks=pytest.mark.slow) for case in MARKED],
     ids=case_id,
 )
-def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, cause):
+def test_the_doctor_finds_the_mistake_that_the_lesson_names(name, cause):
     target, wrong = MARKED[name, cause]
     report = check(getattr(build_wrong_answer(name, target, wrong), target), name=target)
     assert report.verdict != "wrong" or wrong.mistake in [finding.id for finding in report.findings], report
@@ -156,7 +156,7 @@ def test_the_doctor_calls_a_wrong_answer_what_the_lesson_calls_it(name, cause):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_two_wrong_answers_are_the_same(name):
-    """Else one of the two hints would never be seen."""
+    """Otherwise one of the two hints would never be shown."""
     loaded = load(name)
     for function, by_cause in loaded.wrong_answers.items():
         questions = [question for question in loaded.questions if question.function == function]
@@ -196,7 +196,7 @@ def test_words_exist_in_both_languages(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reference_is_not_the_solution(name):
-    """What is right is computed by qkv's own mechanism, not by the code that people are to write."""
+    """Expected results are computed by qkv itself, not by the solution."""
     source = lesson.files("qkv.lessons").joinpath("graders", f"{name}.py").read_text(encoding="utf-8")
     assert re.search(r"^from \.\.\.(attention|mixers)", source, re.MULTILINE)
     for question in load(name).questions:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..attention.oracle import Array
+from ..attention.oracle import Array, from_qkv
 from .lesson import Answer, Question, WrongAnswer
 from .outcome import InvalidAnswer, ModifiedArgument, to_array
 
@@ -24,6 +25,19 @@ INVERTED_MASK = {
         "wrong way, zeros": {"softmax": "np.nan_to_num(softmax", "scores, -np.inf)": "-np.inf, scores))"},
     }.items()
 }
+
+
+def attention_inputs(
+    rng: np.random.Generator, n: int, m: int, d: int, e: int, scale: float = 1.0
+) -> tuple[Array, Array, Array]:
+    """Return random q (n, d), k (m, d) and v (m, e)."""
+    q, k, v = (rng.normal(size=shape) * scale for shape in ((n, d), (m, d), (m, e)))
+    return q, k, v
+
+
+def attention_output(q: Array, k: Array, v: Array, mask: NDArray[np.bool_] | None = None) -> Array:
+    """Return the expected output of attention."""
+    return from_qkv(q, k, v, mask).output
 
 
 def check_pair(value: T, names: str) -> T:

@@ -1,7 +1,6 @@
 """Both masks at once, and rows that may look at nothing.
 
-A GPT trained on a batch needs both: no future, no padding. A pair must be allowed by the one and by the
-other:
+A GPT trained on a batch needs both: no future, no padding. A pair must be allowed by both:
 
     allowed = causal & padding         (N, M) & (B, 1, M) → (B, N, M)
 

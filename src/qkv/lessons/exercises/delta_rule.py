@@ -7,12 +7,12 @@ Linear attention only ever adds. Write "the capital is Paris" and then "the capi
     S ← S + β · k (v − held)ᵀ
 
 For a key of length 1, what k holds moves from held towards v by the share β: with β = 1 it is v afterwards
-(overwritten), with β = 0 nothing happens. Keys at a right angle to k don't notice anything.
+(overwritten), with β = 0 nothing happens. Keys at a right angle to k are not affected.
 
     key [1, 0] holds 3, then 5 is written with β = 1         linear attention reads 8, the delta rule 5
                                         with β = 0.5                                              4
 
-The gated delta rule, which Qwen3-Next and Kimi Linear are made of, also lets the whole state fade. The order
+The gated delta rule, used in Qwen3-Next and Kimi Linear, also lets the whole state fade. The order
 matters: first fade, then look up, then write. So what is looked up is the faded state, and what is written
 now hasn't faded yet:
 

@@ -3,13 +3,13 @@
 A Transformer is a stack of equal layers. Each does two things to every word, and each is added to what the
 word was:
 
-    x = x + attention(norm₁(x))           words exchange
+    x = x + attention(norm₁(x))           words exchange information
     x = x + feed_forward(norm₂(x))        each word by itself:  relu(x·W_up)·W_down
 
-The sum is the residual: a straight road through all layers, on which x itself stays untouched, and
-gradients come back undamped. The norm stands before each part, on the branch only ("pre-norm"; the first
-Transformer had it after the sum, which trains less easily). The second line starts from the x that the
-first has made, not from the layer's input.
+The sum is the residual connection: x itself passes through all layers unchanged, and gradients come back
+undamped. The norm comes before each part, on the branch only ("pre-norm"; the first Transformer had it
+after the sum, which trains less easily). The second line starts from the x of the first line, not from the
+layer's input.
 
 B sentences, N words, C width. Masks: True = may attend.
 ----
@@ -72,7 +72,7 @@ class EncoderLayer(nn.Module):
         self.down = nn.Linear(hidden, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x (B, N, C), mask for the attention → (B, N, C). With both parts silent, x comes out as it went in:
+        """x (B, N, C), mask for the attention → (B, N, C). If both parts give 0, the output is x:
         ----
         x (B, N, C)，mask 交给注意力 → (B, N, C)。两个分支输出都为零时，x 原样返回：
         ----

@@ -1,6 +1,6 @@
 """The KV cache: reading on without reading again.
 
-A GPT writes one word at a time. The keys and values of earlier words never change (nobody sees the future),
+A GPT writes one word at a time. The keys and values of earlier words never change (no word sees the future),
 so they are computed once and kept. Each step then computes q, k and v of the new words only, puts the new k
 and v behind the old ones, and lets the new queries look at all of them.
 
@@ -14,7 +14,7 @@ and v behind the old ones, and lets the new queries look at all of them.
 
 Three things go wrong easily: the places (rotary positions must count on, not start at 0 again), the mask
 (aligned so that the last query sees all; and several new words at once must not see each other's future),
-and the order (old first). The promise: chunk by chunk gives the same numbers as all at once.
+and the order (old first). Chunk by chunk must give the same numbers as all at once.
 
 B sentences, H heads, D head width, N new words, M words in all.
 ----

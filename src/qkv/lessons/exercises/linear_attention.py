@@ -3,7 +3,7 @@
 Take the softmax away (and the scale with it), and let a word see itself and what came before:
 
     yᵢ = Σ (qᵢ·kⱼ) vⱼ        over j ≤ i
-       = qᵢ · Σ kⱼ vⱼᵀ       the sum knows nothing of qᵢ: it may be made beforehand
+       = qᵢ · Σ kⱼ vⱼᵀ       the sum doesn't depend on qᵢ: it can be computed beforehand
 
 That sum is a table of d × e numbers, the state S. A word writes into it, and then reads from it:
 

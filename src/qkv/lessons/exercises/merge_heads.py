@@ -1,7 +1,7 @@
 """Merging heads: multi-head attention, whole.
 
 After attention every head has its own output, (B, H, N, D). The heads are put side by side again, the way
-they were cut, and a last matrix W_o mixes what they found:
+they were cut, and a last matrix W_o mixes their outputs:
 
     heads    (B, H, N, D)
     turned   (B, N, H, D)      words in front again: transpose(1, 2)

@@ -1,15 +1,15 @@
 """The padding mask: sentences of different lengths in one batch.
 
-A batch is one array, so short sentences are filled up with padding. Padding is no word, nobody may look at
-it. What is hidden is keys: column j is True for the words and False for the padding, the same for every
+A batch is one array, so short sentences are filled up with padding. Padding is not a word, so no query
+may look at it. The mask hides keys: column j is True for the words and False for the padding, the same for every
 query of that sentence.
 
     lengths [3, 2], longest 4      sentence 0:  True  True  True  False
                                    sentence 1:  True  True  False False
 
-The scores are (B, N, M). A mask of shape (B, 1, M) fits them: the 1 is stretched over all N queries. (B, M)
-would not: it would be lined up with (N, M). And (B, M, 1) would hide queries instead of keys. What padded
-queries compute doesn't matter; nobody reads it.
+The scores are (B, N, M). A mask of shape (B, 1, M) fits them: the 1 is broadcast over all N queries. (B, M)
+would not: it would be aligned with (N, M). And (B, M, 1) would hide queries instead of keys. What padded
+queries compute doesn't matter; it isn't used.
 
 B sentences, N queries, M keys, d width.
 ----

@@ -1,6 +1,6 @@
 """Queries, keys and values: three views of the same word.
 
-Until now q, k and v fell from the sky. In self-attention all three come from the same words x, each through
+Until now q, k and v were given. In self-attention all three come from the same words x, each through
 a matrix of its own that is learned:
 
     q = x·W_q      what this word looks for
@@ -8,7 +8,7 @@ a matrix of its own that is learned:
     v = x·W_v      what it hands over
 
 Since W_q and W_k differ, "it" may look for "cat" without "cat" looking for "it". The width d of q and k is
-the number of columns of W_q; it needn't be the width of x, and √d goes by d.
+the number of columns of W_q; it needn't be the width of x. The scale √d uses this d.
 
 N words, C the width of x, d the width of q and k, e the width of v.
 ----

@@ -5,7 +5,7 @@ number between 0 and 1:
 
     S ← γ·S + k vᵀ           y = q · S
 
-So what was written i − j words ago counts γ^(i−j) by now. Written as one table, with L instead of a mask:
+So what was written i − j words ago is multiplied by γ^(i−j). Written as one table, with L instead of a mask:
 
     Y = (L ∘ Q Kᵀ) V         Lᵢⱼ = γ^(i−j) for j ≤ i, else 0          ∘ number by number
 
@@ -13,7 +13,7 @@ So what was written i − j words ago counts γ^(i−j) by now. Written as one t
                              0.5    1      0
                              0.25   0.5    1
 
-The table costs N², the recurrence goes one word at a time, which computers don't like. So models are trained
+The table costs N², the recurrence goes one word at a time, which is slow. So models are trained
 in chunks of C words: the table inside a chunk, the state between chunks. Let S be the state before the chunk,
 and count the words of the chunk i = 0 … C − 1:
 
@@ -21,8 +21,8 @@ and count the words of the chunk i = 0 … C − 1:
                              plus γ^(i+1) · qᵢ·S, from before: at word 0, S has faded once already
     the state afterwards     γ^C · S + Σ γ^(C−1−j) · kⱼ vⱼᵀ: the last word, j = C − 1, hasn't faded yet
 
-Nearly all mistakes are one γ too many or too few at the border of a chunk. The promise: any C gives the same
-numbers, even if N is no multiple of C.
+Nearly all mistakes are one γ too many or too few at the border of a chunk. Any C must give the same
+numbers, even if N is not a multiple of C.
 
 N words, C of them in a chunk, d width of queries and keys, e width of values.
 ----

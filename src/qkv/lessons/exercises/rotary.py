@@ -1,15 +1,15 @@
 """Rotary positions: turning q and k by their place.
 
 Most models today add nothing to the words. They take the D numbers of a query or key as D/2 pairs, each a
-point in the plane, and turn each point by an angle that grows with the place p of the word:
+point in the plane, and rotate each point by an angle that grows with the place p of the word:
 
     pair i = (xᵢ, xᵢ₊D/2)         its angle at place p:   θ = p / 10000^(2i/D)          i = 0 … D/2 − 1
 
     a' = a·cos θ − b·sin θ
     b' = b·cos θ + a·sin θ         (a the first, b the second of the pair)
 
-A query turned by p and a key turned by r meet at the angle p − r: their score depends on how far apart the
-words are, not on where they stand. Lengths stay as they were, and place 0 is not turned. The values v are
+A query rotated by p and a key rotated by r differ by the angle p − r: their score depends on how far apart
+the words are, not on where they stand. Lengths don't change, and place 0 is not rotated. The values v are
 left alone.
 
 Here the pairs are made of the two halves, as in Hugging Face's LLaMA: number i goes with number i + D/2.
@@ -39,7 +39,7 @@ from torch import Tensor
 
 
 def rotate(x: Tensor, places: Tensor) -> Tensor:
-    """x (B, H, N, D), queries or keys, turned to where they stand: places (N,) → (B, H, N, D).
+    """x (B, H, N, D), queries or keys, rotated by their places (N,) → (B, H, N, D).
     ----
     把查询或键 x (B, H, N, D) 转到各自的位置 places (N,) → (B, H, N, D)。
     ----

@@ -5,10 +5,10 @@ A GPT reads characters and guesses at every place which comes next. Four parts a
     Block       causal attention and a feed-forward, each added to x (pre-norm, as in the last exercise)
     TinyGPT     word vectors + place vectors, the blocks, a last norm, and a score for every character: logits (B, N, V)
     loss        at place t the target is the character at t + 1: logits[:, :-1] against ids[:, 1:], by cross-entropy
-    train_step  one step of learning: old gradients away, loss, gradients, step
+    train_step  one step of training: clear old gradients, loss, gradients, step
 
 Cross-entropy takes logits, no softmax before it. A model that knows nothing has the loss ln V (3.9 for 49
-characters). If it falls to nothing within a few steps, the model sees what it should guess: the mask or the
+characters). If it falls almost to 0 within a few steps, the model sees what it should guess: the mask or the
 shift is wrong. `python 18_tiny_gpt.py` trains it and lets it write.
 
 B sentences, N places, C width, V characters.

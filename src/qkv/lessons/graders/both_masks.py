@@ -149,6 +149,5 @@ LESSON = Lesson(
         ],
         "masked_attention": ["masked_attention: `allowed = causal if padding is None else both(causal, padding)`."],
     },
-    takeaway="NaN from such rows is one of the oldest complaints about attention in PyTorch (issue 41508). Yours has "
-    "none.",
+    takeaway="NaN in such rows is a well-known issue of attention in PyTorch (issue 41508). Yours has none.",
 )

@@ -73,8 +73,8 @@ LESSON = Lesson(
             ),
             "e to the 0": WrongAnswer(
                 np.where(SCALED == 0, 0.0, np.exp(SCALED)),
-                "your {got} has 0 for the scaled score 0, but e⁰ = 1, not 0, as with any number to the power of 0. So "
-                "this word too gets a share.",
+                "your {got} has 0 for the scaled score 0, but e⁰ = 1: any number to the power of 0 is 1. This word "
+                "gets a share too.",
                 values=_row_and_sum,
             ),
         },
@@ -87,8 +87,7 @@ LESSON = Lesson(
             ),
             "by the largest": WrongAnswer(
                 np.exp(SCALED) / np.exp(SCALED).max(),
-                "your weights {got} add up to {sum}, not 1: you divided by the largest power. Divide by the sum of all "
-                "three.",
+                "your weights {got} add up to {sum}, not 1: you divided by the largest power. Divide by their sum.",
                 values=_row_and_sum,
             ),
             "unscaled weights": WrongAnswer(
@@ -101,26 +100,23 @@ LESSON = Lesson(
         "output": {
             "plain mean": WrongAnswer(
                 V.mean(0),
-                "your output {got} is the plain mean of the values: every word counted alike. Multiply each value by "
-                "its weight first.",
+                "your output {got} is the plain mean of the values. Multiply each value by its weight first.",
                 values=_row_and_sum,
             ),
             "plain sum": WrongAnswer(
                 V.sum(0),
-                "your output {got} is the sum of the values without weights. Multiply each value by its weight, then "
-                "add.",
+                "your output {got} is the sum of the values without weights. Multiply each by its weight, then add.",
                 values=_row_and_sum,
             ),
             "weighted mean over three": WrongAnswer(
                 STEPS.output[0] / 3,
-                "your output {got} is a third of the right one. The weights add up to 1 already: don't divide by the "
-                "number of words.",
+                "your output {got} is a third of the right one. The weights add up to 1: don't divide by the number of "
+                "words.",
                 values=_row_and_sum,
             ),
             "strongest": WrongAnswer(
                 V[int(WEIGHTS.argmax())],
-                "your output {got} is the value of the strongest word alone. Attention is soft: the others give their "
-                "share too.",
+                "your output {got} is the value of the strongest word alone. Attention is soft: all words contribute.",
                 values=_row_and_sum,
             ),
         },
@@ -132,6 +128,5 @@ LESSON = Lesson(
         "weights": ["The powers' sum is 11.107. The first weight is 7.389 / 11.107."],
         "output": ["The first number of the output: 0.665·1 + 0.245·0 + 0.090·1."],
     },
-    takeaway="That is all of attention: softmax(q·Kᵀ/√d)·V. The rest of the course does this for many words, with "
-    "masks and heads.",
+    takeaway="That is all of attention: softmax(q·Kᵀ/√d)·V. The course goes on with many words, masks and heads.",
 )

@@ -3,9 +3,8 @@
 import numpy as np
 
 from ...attention import masks
-from ...attention.oracle import from_qkv
 from ..lesson import Answer, Lesson, Question, WrongAnswer
-from ..questions import INVERTED_MASK, calls
+from ..questions import INVERTED_MASK, attention_inputs, attention_output, calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(7)
@@ -16,27 +15,21 @@ def right_mask(n: int, m: int) -> Array:
     return masks.causal().array(n, m)[0, 0].astype(np.float64)
 
 
-def _inputs(n: int, m: int, d: int, e: int, size: float = 1.5) -> tuple[Array, ...]:
-    q, k, v = (RNG.normal(size=shape) * size for shape in ((n, d), (m, d), (m, e)))
-    return q, k, v, right_mask(n, m) > 0
+INPUTS = [
+    (*attention_inputs(RNG, n, m, d, e, scale), right_mask(n, m) > 0)
+    for n, m, d, e, scale in [(4, 4, 8, 3, 4.0), (4, 4, 4, 4, 1.5), (3, 5, 2, 4, 1.5), (5, 5, 6, 1, 1.5)]
+]
 
 
-INPUTS = [_inputs(4, 4, 8, 3, size=4.0), _inputs(4, 4, 4, 4), _inputs(3, 5, 2, 4), _inputs(5, 5, 6, 1)]
-
-
-def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return from_qkv(q, k, v, mask).output
-
-
-def _truth(answer: Answer) -> bool:
+def _is_boolean(answer: Answer) -> bool:
     return np.asarray(answer.causal_mask(3, 3)).dtype == bool
 
 
 LESSON = Lesson(
     questions=[
         *(calls("causal_mask", right_mask, n, m, names="n m") for n, m in SIZES),
-        Question("causal_mask", "causal_mask(n=3, m=3).dtype == bool", _truth, lambda: True),
-        *(calls("masked_attention", right, *inputs, names="q k v mask") for inputs in INPUTS),
+        Question("causal_mask", "causal_mask(n=3, m=3).dtype == bool", _is_boolean, lambda: True),
+        *(calls("masked_attention", attention_output, *inputs, names="q k v mask") for inputs in INPUTS),
     ],
     wrong_answers={
         "causal_mask": {
@@ -60,15 +53,13 @@ LESSON = Lesson(
             ),
             "one further": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool), m - n + 1),
-                "each word also sees the one after it: exactly the word it has to guess. The diagonal is one too far "
-                "to the right.",
+                "each word also sees the one after it: the word it has to predict. The diagonal is one too far right.",
                 mistake="M12",
             ),
             "corner": WrongAnswer(
                 lambda n, m: np.tril(np.ones((n, m), bool)),
                 "right where n = m. With n = 2 queries of m = 4 words your triangle starts in the upper left corner, "
-                "so the last query doesn't see the end. The queries are the last ones: shift by m − n (np.tril has "
-                "k=).",
+                "so the last query doesn't see the end. The queries are the last ones: shift by m − n (k= of np.tril).",
                 mistake="K2",
             ),
             "other shift": WrongAnswer(
@@ -89,8 +80,8 @@ LESSON = Lesson(
         "masked_attention": {
             "ignored": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores"},
-                "the mask changes nothing: your numbers are those without one. (np.where and masked_fill give a new "
-                "array; it has to be kept.)",
+                "the mask changes nothing: your numbers are those without one. (np.where and masked_fill return a new "
+                "array.)",
                 mistake="M3",
             ),
             **INVERTED_MASK,
@@ -102,8 +93,7 @@ LESSON = Lesson(
             ),
             "added": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores + mask"},
-                "adding True and False only adds 1 or 0 to the scores: nothing is hidden. np.where(mask, scores, −inf) "
-                "hides.",
+                "adding True and False adds 1 or 0 to the scores and hides nothing. Use np.where(mask, scores, −inf).",
                 mistake="M7",
             ),
             "afterwards": WrongAnswer(
@@ -114,8 +104,7 @@ LESSON = Lesson(
             ),
             "inf afterwards": WrongAnswer(
                 {"softmax(np.where(mask, scores, -np.inf))": "np.where(mask, softmax(scores), -np.inf)"},
-                "−inf was put into the weights, after the softmax, so the sum is −inf or NaN. It belongs into the "
-                "scores, before the softmax.",
+                "you set weights to −inf after the softmax, so the sum is −inf or NaN. Set the scores, before it.",
                 mistake="X7",
             ),
             "weak fill": WrongAnswer(
@@ -129,8 +118,7 @@ LESSON = Lesson(
             ),
             "times inf": WrongAnswer(
                 {"np.where(mask, scores, -np.inf)": "scores + (1 - mask) * -np.inf"},
-                "0 × −inf is NaN, so the mask spoils the pairs that are allowed too. np.where(mask, scores, −np.inf) "
-                "has no such product.",
+                "0 × −inf is NaN, so allowed pairs become NaN too. Use np.where(mask, scores, −np.inf).",
             ),
         },
     },
@@ -142,6 +130,5 @@ LESSON = Lesson(
         ],
         "masked_attention": ["`np.where(mask, scores, -np.inf)` before the softmax."],
     },
-    takeaway="With this mask one pass over a text trains every position at once, each on its own past. `qkv masks "
-    "causal` draws it.",
+    takeaway="With this mask one pass over a text trains every position on its own past. `qkv masks causal` draws it.",
 )

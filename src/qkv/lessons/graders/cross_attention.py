@@ -35,19 +35,17 @@ LESSON = Lesson(
         "cross_attention": {
             "itself": WrongAnswer(
                 {"memory": "x", "words[None, :]": "True"},
-                "x looks at itself: the memory isn't used. A translator like this never reads the source. Keys and "
-                "values come from memory.",
+                "x attends to itself; the memory isn't used. Keys and values come from memory.",
                 mistake="C1",
             ),
             "memory only": WrongAnswer(
                 {"x @": "memory @"},
-                "your output has a row per source word, {shape}: the queries come from memory too. They come from x, "
-                "which gives {right}.",
+                "your output has a row per source word, {shape}: the queries must come from x, which gives {right}.",
             ),
             "roles swapped": WrongAnswer(
                 {"x @": "memory @", "memory @": "x @", "words[None, :]": "True"},
-                "the texts changed roles: memory asks and x answers, so you get {shape} instead of {right}. x asks: q "
-                "= x @ w_q.",
+                "memory and x are swapped, so you get {shape} instead of {right}. The queries come from x: q = x @ "
+                "w_q.",
                 mistake="C5",
             ),
             "values from x": WrongAnswer(
@@ -57,8 +55,7 @@ LESSON = Lesson(
             ),
             "keys from x": WrongAnswer(
                 {"memory @ w_k": "x @ w_k"},
-                "the values come from memory but the keys from x: the target finds itself and takes the source's "
-                "words. Both from memory.",
+                "the values come from memory but the keys from x: both must come from memory.",
             ),
             "no mask": WrongAnswer(
                 {"words[None, :]": "True"},
@@ -67,8 +64,8 @@ LESSON = Lesson(
             ),
             "inverted": WrongAnswer(
                 {"words": "~words"},
-                "only the padding is seen: words is True for words already, and True = may attend. Leave the ~ (or “== "
-                "False”) out.",
+                "only the padding is seen: words is True for words, and True = may attend. Remove the ~ (or “== "
+                "False”).",
                 mistake="M1",
             ),
             "on rows": WrongAnswer(
@@ -93,6 +90,5 @@ LESSON = Lesson(
             "`attention(x @ w_q, memory @ w_k, …, words[None, :])`",
         ],
     },
-    takeaway="The weights of such a layer are the alignments of a translation. `qkv see` shows them in a real "
-    "translator.",
+    takeaway="The weights of such a layer align two texts. `qkv see` shows them in a real translator.",
 )

@@ -61,20 +61,17 @@ LESSON = Lesson(
             ),
             "all removed": WrongAnswer(
                 {"beta * np.outer(k, v - held)": "np.outer(k, beta * v - held)"},
-                "you take out all that the key held but write only the share β of v. The share is of both: β · (v − "
-                "held).",
+                "you remove all that the key held but write only β · v. The factor applies to both: β · (v − held).",
                 mistake="L5",
             ),
             "all written": WrongAnswer(
                 {"beta * np.outer(k, v - held)": "np.outer(k, v - beta * held)"},
-                "you take out the share β of what the key held but write all of v. The share is of both: β · (v − "
-                "held).",
+                "you remove only β · held but write all of v. The factor applies to both: β · (v − held).",
                 mistake="L5",
             ),
             "fades everything": WrongAnswer(
                 {"state + beta": "(1 - beta) * state + beta", "v - held": "v"},
-                "(1 − β) · S fades the whole state, also what other keys hold. Only what k holds may change: held = Sᵀ "
-                "k.",
+                "(1 − β) · S fades the values of all keys. Only the value of k may change: held = Sᵀ k.",
             ),
             "wrong axis": WrongAnswer(
                 {"state.T @ k": "state @ k"},
@@ -122,16 +119,15 @@ LESSON = Lesson(
             "unused": WrongAnswer({"gamma[i] * ": ""}, "gamma isn't used: nothing fades.", mistake="L4"),
             "after": WrongAnswer(
                 {"write(gamma[i] * ": "gamma[i] * write("},
-                "you fade after the write: what was just written has faded already when it is read. First γ · S, then "
-                "write.",
+                "you fade after the write, so the new value has faded when it is read. First γ · S, then write.",
                 mistake="L4",
             ),
             "looked up first": WrongAnswer(
                 {
                     "write(gamma[i] * state, k[i], v[i], beta[i])": "gamma[i] * state + beta[i] * np.outer(k[i], v[i] - state.T @ k[i])"
                 },
-                "held is looked up before the state fades, so more is taken out than is left. First γ · S; look up and "
-                "write in the faded state.",
+                "held is looked up before the state fades, so too much is removed. First γ · S; then look up and "
+                "write.",
                 mistake="L4",
             ),
             "late": WrongAnswer(

@@ -78,8 +78,7 @@ LESSON = Lesson(
             ),
             "values tiled": WrongAnswer(
                 {"@ v": "@ split(self.v(x), self.n_kv_head).repeat(1, self.n_head // self.n_kv_head, 1, 1)"},
-                "the keys are spread rightly, the values aren't: their heads are in the order 0, 1, 0, 1. Use spread "
-                "for both.",
+                "the keys are right, but the heads of the values are in the order 0, 1, 0, 1. Use spread for both.",
                 mistake="H8",
             ),
             "all first": WrongAnswer(
@@ -106,8 +105,7 @@ LESSON = Lesson(
             "Each head is repeated `n_head // x.shape[1]` times, along dim=1.",
         ],
         "GroupedQueryAttention": [
-            "forward is as in “merging heads”, only that k and v are split into n_kv_head heads and then spread to "
-            "n_head."
+            "forward is as in “merging heads”, but k and v are split into n_kv_head heads and spread to n_head."
         ],
     },
     takeaway="With H = 32 and G = 8, as in LLaMA 3, the cache of the next exercise is four times smaller.",

@@ -90,8 +90,7 @@ LESSON = Lesson(
             ),
             "returns new": WrongAnswer(
                 {"if cache is not": "new = k, v\n        if cache is not", "(k, v)": "new"},
-                "the cache you return holds only the newest words: after two chunks the first is forgotten. Return old "
-                "and new together.",
+                "the cache you return holds only the newest words. Return old and new together.",
             ),
             "corner": WrongAnswer(
                 {"torch.arange(k.shape[2]) <= places[:, None]": "torch.ones(x.shape[1], k.shape[2]).tril() > 0"},
@@ -119,8 +118,7 @@ LESSON = Lesson(
     },
     hints={
         "CachedAttention": [
-            "How many words are kept? `cache[0].shape[2]`, or 0 without a cache. Everything else follows from this "
-            "number.",
+            "How many words are cached? `cache[0].shape[2]`, or 0 without a cache. The rest follows from that.",
             "`places = torch.arange(past, past + x.shape[1])`, for rotate and for the mask.",
             "The mask: `torch.arange(k.shape[2]) <= places[:, None]` with k already joined, (N, M), True = may attend.",
             "Order: rotate the new q and k, join k and v with the cache, mask, softmax, @ v, merge, self.out; return "

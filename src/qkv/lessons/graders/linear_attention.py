@@ -7,23 +7,18 @@ import numpy as np
 from ...attention.oracle import softmax
 from ...mixers.reference import Array, Mixed, linear
 from ..lesson import Lesson, WrongAnswer
-from ..questions import calls
+from ..questions import attention_inputs, calls
 
 RNG = np.random.default_rng(19)
 # d = e first: a transposed state then gives wrong numbers instead of an error.
 SIZES = [(4, 3, 3), (5, 2, 4), (1, 3, 2), (6, 4, 1)]
 
 
-def _inputs(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
-    q, k, v = (RNG.normal(size=(n, width)) for width in (d, d, e))
-    return q, k, v
-
-
-INPUTS = [_inputs(*sizes) for sizes in SIZES]
+INPUTS = [attention_inputs(RNG, n, n, d, e) for n, d, e in SIZES]
 TEXTS = [
-    (*_inputs(5, 3, 2), np.array([True, False, True, False, False])),
-    (*_inputs(4, 2, 2), np.array([True, True, False, True])),
-    (*_inputs(6, 2, 3), np.array([True, False, False, False, False, True])),
+    (*attention_inputs(RNG, 5, 5, 3, 2), np.array([True, False, True, False, False])),
+    (*attention_inputs(RNG, 4, 4, 2, 2), np.array([True, True, False, True])),
+    (*attention_inputs(RNG, 6, 6, 2, 3), np.array([True, False, False, False, False, True])),
 ]
 
 
@@ -103,8 +98,7 @@ LESSON = Lesson(
                     "state = state + np.outer(k[i], v[i])": "output[i] = q[i] @ state",
                     "output[i] = q[i] @ state": "state = state + np.outer(k[i], v[i])",
                 },
-                "you read before you write: no word sees itself, and the first gets 0. First S ← S + k vᵀ, then y = q "
-                "· S.",
+                "you read before you write: no word sees itself. First S ← S + k vᵀ, then y = q · S.",
             ),
             "replaced": WrongAnswer(
                 {"state + np": "np"}, "S is replaced at every word, so each sees only itself. Add to it: S ← S + k vᵀ."
@@ -116,21 +110,19 @@ LESSON = Lesson(
             ),
             "transposed": WrongAnswer(
                 {"output, state": "output, state.T"},
-                "the output is right; the state you return is (e, d). Asked for is (d, e): one row for every number of "
-                "k.",
+                "the output is right; the state you return is (e, d). It must be (d, e): a row for every number of k.",
             ),
             "end": WrongAnswer(
                 {"return output": "return q @ state"},
-                "every word reads the state as it is at the end, and so sees the future. Read inside the loop; or, if "
-                "you keep the states in a list: state += … changes the one array that stands there N times, state = "
-                "state + … makes a new one.",
+                "every word reads the state as it is at the end, and so sees the future. Read inside the loop. For a "
+                "list of states, use state = state + …: state += … changes the same array N times.",
             ),
         },
         "packed": {
             "not emptied": WrongAnswer(
                 {"begins[i]": "False"},
-                "from word {word} on, a text reads what the one before it left in S. Empty S where begins[i] is True, "
-                "before that word is written.",
+                "from word {word} on, S still holds the text before. Set S to 0 where begins[i] is True, before the "
+                "write.",
                 values=_first_wrong_word,
                 mistake="L2",
             ),
@@ -139,8 +131,7 @@ LESSON = Lesson(
                     "begins[i]": "False",
                     "state + np.outer(k[i], v[i])": "(state + np.outer(k[i], v[i])) * (not begins[i])",
                 },
-                "you empty S after the first word of a text is written: that word is lost. Empty first, then write, "
-                "then read.",
+                "you empty S after the first word of a text is written, which loses it. Empty, then write, then read.",
             ),
             "too late": WrongAnswer(
                 {"begins[i]": "i > 0 and begins[i - 1]"},
@@ -149,8 +140,7 @@ LESSON = Lesson(
             ),
             "output only": WrongAnswer(
                 {"begins[i]": "False", "q[i] @ state": "q[i] @ (np.outer(k[i], v[i]) if begins[i] else state)"},
-                "the first word of each text is right, the next read the old text again: S itself wasn't emptied, only "
-                "left out once.",
+                "the first word of each text is right, the next still read the old text: S itself wasn't emptied.",
             ),
             "inverted": WrongAnswer(
                 {"begins[i]": "not begins[i]"},

@@ -46,8 +46,8 @@ LESSON = Lesson(
             ),
             "strided": WrongAnswer(
                 lambda heads: heads.permute(0, 2, 3, 1).flatten(2),
-                "the heads are mixed number by number (head 0, head 1, head 0, …). They stand side by side: all D "
-                "numbers of head 0, then head 1.",
+                "the heads are mixed number by number (head 0, head 1, head 0, …). They go side by side: all D numbers "
+                "of head 0, then head 1.",
             ),
             "averaged": WrongAnswer(
                 lambda heads: heads.mean(1),
@@ -61,7 +61,7 @@ LESSON = Lesson(
             ),
             "only turned": WrongAnswer(
                 lambda heads: heads.transpose(1, 2),
-                "turned rightly, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
+                "the transpose is right, {shape}, but the last two axes aren't joined: flatten(2) makes it {right}.",
             ),
             "view": WrongAnswer(
                 lambda heads: heads.transpose(1, 2).view(heads.shape[0], heads.shape[2], -1),
@@ -112,8 +112,7 @@ LESSON = Lesson(
             ),
             "mask added": WrongAnswer(
                 {'scores.masked_fill(~mask, float("-inf"))': "scores + mask"},
-                "the mask of True and False is added to the scores: 1 more for what may be seen, and nothing is "
-                "hidden.",
+                "the mask of True and False is added to the scores: allowed pairs get 1 more, and nothing is hidden.",
                 mistake="M7",
             ),
             "residual": WrongAnswer(
@@ -129,8 +128,7 @@ LESSON = Lesson(
             "there is a mask; softmax; @ v; merge; self.out."
         ],
     },
-    takeaway="This is the module that real code calls MultiHeadAttention. `qkv check yourfile.py` can examine any you "
-    "meet.",
+    takeaway="Libraries call this module MultiHeadAttention. `qkv check yourfile.py` can examine any implementation.",
     doctor_target=lambda answer: (answer.MultiHeadAttention(24, 4), {"heads": 4}),
     seconds=30.0,  # includes the doctor
 )

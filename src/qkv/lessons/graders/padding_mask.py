@@ -3,9 +3,8 @@
 import numpy as np
 
 from ...attention import masks
-from ...attention.oracle import from_qkv
 from ..lesson import Lesson, WrongAnswer
-from ..questions import INVERTED_MASK, calls
+from ..questions import INVERTED_MASK, attention_output, calls
 
 Array = np.ndarray  # of numbers or of True and False
 RNG = np.random.default_rng(8)
@@ -25,14 +24,10 @@ def _inputs(lengths: list[int], n: int, m: int, d: int, e: int) -> tuple[Array, 
 INPUTS = [_inputs([5, 2], 3, 5, 4, 6), _inputs([1, 3, 2], 3, 3, 3, 3), _inputs([4, 1], 5, 6, 2, 1)]
 
 
-def right(q: Array, k: Array, v: Array, mask: Array) -> Array:
-    return from_qkv(q, k, v, mask).output
-
-
 LESSON = Lesson(
     questions=[
         *(calls("padding_mask", right_mask, lengths, m, names="lengths m") for lengths, m in LENGTHS),
-        *(calls("batched_attention", right, *inputs, names="q k v mask") for inputs in INPUTS),
+        *(calls("batched_attention", attention_output, *inputs, names="q k v mask") for inputs in INPUTS),
     ],
     wrong_answers={
         "padding_mask": {
@@ -67,8 +62,7 @@ LESSON = Lesson(
             ),
             "longest": WrongAnswer(
                 lambda lengths, m: np.repeat((np.arange(m) < lengths.max())[None, None], len(lengths), 0),
-                "all sentences got the mask of the longest one. Compare np.arange(m) with each length: lengths[:, "
-                "None].",
+                "all sentences got the mask of the longest. Compare np.arange(m) with each length: lengths[:, None].",
             ),
         },
         "batched_attention": {
@@ -123,6 +117,6 @@ LESSON = Lesson(
             "`scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])`, then np.where, softmax, `@ v`.",
         ],
     },
-    takeaway="A sentence now gives the same numbers alone and in any batch. Whoever gets this wrong trains on padding "
-    "and never sees an error.",
+    takeaway="A sentence now gives the same numbers alone and in any batch. Without the mask a model trains on "
+    "padding, and no error is raised.",
 )

@@ -30,8 +30,8 @@ LESSON = Lesson(
         "self_attention": {
             "without": WrongAnswer(
                 {"x @ w_q": "x", "x @ w_k": "x", "x @ w_v": "x"},
-                "your numbers are those of x attending to itself without any matrix. Make q = x @ w_q, and k and v "
-                "likewise.",
+                "your numbers are those of x attending to itself without any matrix. Compute q = x @ w_q, also k and "
+                "v.",
                 mistake="P3",
             ),
             "values raw": WrongAnswer({"x @ w_v": "x"}, "the values are x itself: w_v isn't used.", mistake="P3"),
@@ -48,8 +48,7 @@ LESSON = Lesson(
             ),
             "swapped": WrongAnswer(
                 {"w_q": "w_k", "w_k": "w_q"},
-                "w_q and w_k changed places: your scores are the right ones transposed, so each word is found by those "
-                "it should look for.",
+                "w_q and w_k are swapped, so your scores are transposed: row i belongs to query i.",
             ),
             "chained": WrongAnswer(
                 {"x @ w_k": "x @ w_q @ w_k", "x @ w_v": "x @ w_q @ w_k @ w_v"},
@@ -58,8 +57,7 @@ LESSON = Lesson(
             "transposed": WrongAnswer(
                 {"w_q": "w_q.T", "w_k": "w_k.T", "w_v": "w_v.T"},
                 "you multiply with the transposed matrices. That only fits where they happen to be square. A matrix "
-                "here is (C, d) and stands on the right: x @ w_q. (torch.nn.Linear keeps its weight transposed, hence "
-                "the .T one sees elsewhere.)",
+                "here is (C, d) and on the right: x @ w_q. (torch.nn.Linear stores its weight transposed.)",
             ),
             "in front": WrongAnswer(
                 {"x @ w_q": "w_q @ x", "x @ w_k": "w_k @ x", "x @ w_v": "w_v @ x"},

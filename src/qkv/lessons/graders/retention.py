@@ -6,24 +6,19 @@ from ...mixers.reference import Array, linear
 from ...mixers.reference import retention as reference
 from ..lesson import Answer, Lesson, Question, WrongAnswer
 from ..outcome import InvalidAnswer
-from ..questions import calls
+from ..questions import attention_inputs, calls
 
 RNG = np.random.default_rng(20)
 FADES = [(3, 0.5), (5, 0.9), (1, 0.25), (4, 0.7)]
 
 
-def _inputs(n: int, d: int, e: int) -> tuple[Array, Array, Array]:
-    q, k, v = (RNG.normal(size=(n, width)) for width in (d, d, e))
-    return q, k, v
-
-
 # C = d = e first: a decay along the wrong axis then gives wrong numbers instead of an error.
 CHUNKS = [
-    (*_inputs(n, d, e), gamma, RNG.normal(size=(d, e)))
+    (*attention_inputs(RNG, n, n, d, e), gamma, RNG.normal(size=(d, e)))
     for n, d, e, gamma in [(4, 4, 4, 0.8), (3, 2, 5, 0.5), (1, 3, 2, 0.9), (5, 2, 3, 0.7)]
 ]
 TEXTS = [
-    (*_inputs(n, d, e), gamma, size)
+    (*attention_inputs(RNG, n, n, d, e), gamma, size)
     for n, d, e, gamma, size in [(8, 3, 2, 0.9, 4), (7, 2, 3, 0.8, 3), (5, 3, 3, 0.6, 1), (3, 2, 2, 0.9, 8)]
 ]
 
@@ -91,8 +86,7 @@ LESSON = Lesson(
             ),
             "one more": WrongAnswer(
                 {"np.maximum(distance, 0)": "(distance + 1)"},
-                "there is one γ too many everywhere: a word that was just written hasn't faded, the diagonal is γ⁰ = "
-                "1.",
+                "there is one γ too many everywhere: a new word hasn't faded yet, the diagonal is γ⁰ = 1.",
             ),
             "by row": WrongAnswer(
                 {"np.maximum(distance, 0)": "np.arange(n)[:, None]"},
@@ -157,8 +151,7 @@ LESSON = Lesson(
             ),
             "turned round": WrongAnswer(
                 {"np.arange(n - 1, -1, -1)": "np.arange(n)"},
-                "the writes fade the wrong way round: γ^j makes the last word weakest. The first has faded longest: "
-                "γ^(C−1−j).",
+                "the writes fade in reverse: γ^j makes the last word weakest. The first fades longest: γ^(C−1−j).",
             ),
             "unfaded writes": WrongAnswer(
                 {"(left * k)": "k"},
@@ -188,8 +181,7 @@ LESSON = Lesson(
         "retention": {
             "not carried": WrongAnswer(
                 {"output, state = ": "output, _ = "},
-                "the first chunk is right; every other one begins empty. Hand the state that chunk returns to the "
-                "next.",
+                "the first chunk is right; the others start empty. Pass the state that chunk returns to the next one.",
                 mistake="L3",
             ),
             "faded between": WrongAnswer(
@@ -200,8 +192,7 @@ LESSON = Lesson(
             ),
             "end lost": WrongAnswer(
                 {"len(q), size": "len(q) - len(q) % size, size", "(parts)": "([np.zeros((0, v.shape[1])), *parts])"},
-                "words are lost at the end: the last chunk may be shorter. range(0, len(q), size), and slices that "
-                "stop there.",
+                "words are lost at the end: the last chunk may be shorter. Use range(0, len(q), size).",
             ),
             "next word too": WrongAnswer(
                 {"start + size": "start + size + 1"},

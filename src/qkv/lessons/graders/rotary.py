@@ -75,8 +75,7 @@ LESSON = Lesson(
             "base 1000": WrongAnswer({"10000": "1000"}, "the base is 1000 in yours; 10000 is right."),
             "counted": WrongAnswer(
                 {"= places": "= torch.arange(len(places))"},
-                "places isn't used: you count 0, 1, 2, … yourself. With a cache the words stand at 5, 6, 7, …, as "
-                "given.",
+                "places isn't used: you count 0, 1, 2, … yourself. With a cache they may be 5, 6, 7, ….",
             ),
             "from one": WrongAnswer(
                 {"= places": "= (places + 1)"}, "place 0 isn't rotated at all; yours is, by one step."
@@ -89,8 +88,7 @@ LESSON = Lesson(
             ),
             "faster": WrongAnswer(
                 {"10000 ** -": "10000 ** "},
-                "later pairs rotate faster instead of slower: divide the place by 10000^(2i/D), or use a negative "
-                "exponent.",
+                "later pairs rotate faster instead of slower: divide by 10000^(2i/D), or use a negative exponent.",
             ),
             "first half": WrongAnswer(
                 {"b * cos + a * sin": "b"}, "only the first half is rotated; b' = b·cos θ + a·sin θ is missing."

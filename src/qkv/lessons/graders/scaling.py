@@ -58,8 +58,7 @@ LESSON = Lesson(
             ),
             "by lengths": WrongAnswer(
                 lambda q, k: q @ k.T / (np.linalg.norm(q, axis=-1)[:, None] * np.linalg.norm(k, axis=-1)),
-                "these are cosines: you divided by the lengths of q and k. Attention divides every score by the same "
-                "number, √d.",
+                "these are cosines: you divided by the lengths of q and k. Attention divides every score by √d.",
             ),
             "softmax too": WrongAnswer(
                 lambda q, k: solved.softmax(right(q, k)),
@@ -79,8 +78,7 @@ LESSON = Lesson(
             ),
             "overall": WrongAnswer(
                 {".max(-1).mean()": ".max()"},
-                "you took the largest weight of the whole table. Take the largest of each row, .max(-1), then the mean "
-                "of those.",
+                "you took the largest weight of the whole table. Take that of each row, .max(-1), then the mean.",
             ),
             "per key": WrongAnswer(
                 {"-1": "0"},

@@ -64,13 +64,11 @@ LESSON = Lesson(
             ),
             "distances": WrongAnswer(
                 lambda q, k: np.sqrt(((q[:, None] - k[None]) ** 2).sum(-1)),
-                "your numbers are distances |q − k|: small where they fit. A score is the dot product: large where "
-                "they fit.",
+                "your numbers are distances |q − k|: small where they fit. A dot product is large there.",
             ),
             "scaled": WrongAnswer(
                 lambda q, k: q @ k.T / np.sqrt(q.shape[-1]),
-                "your scores are divided by √d already ({got} instead of {want}). That comes in the next exercise; "
-                "here the plain dot product.",
+                "your scores are divided by √d already ({got} instead of {want}). That comes in the next exercise.",
             ),
         },
         "cosines": {
@@ -87,23 +85,19 @@ LESSON = Lesson(
             ),
             "squared": WrongAnswer(
                 lambda q, k: q @ k.T / ((q**2).sum(-1)[:, None] * (k**2).sum(-1)),
-                "you divided by the squared lengths: q and k in one direction then give 1/(|q|·|k|) instead of 1. The "
-                "root is missing.",
+                "you divided by the squared lengths: q and k in one direction give 1/(|q|·|k|), not 1. Take the root.",
             ),
             "query only": WrongAnswer(
                 lambda q, k: q @ k.T / np.linalg.norm(q, axis=-1)[:, None],
-                "you divided by the length of q alone: {got} where the cosine is {want}. Divide by the length of k "
-                "too.",
+                "you divided by the length of q alone: {got} instead of {want}. Divide by the length of k too.",
             ),
             "key only": WrongAnswer(
                 lambda q, k: q @ k.T / np.linalg.norm(k, axis=-1),
-                "you divided by the length of k alone: {got} where the cosine is {want}. Divide by the length of q "
-                "too.",
+                "you divided by the length of k alone: {got} instead of {want}. Divide by the length of q too.",
             ),
             "angles": WrongAnswer(
                 lambda q, k: np.arccos(np.clip(solved.cosines(q, k), -1, 1)),
-                "these are the angles themselves, in radians ({got}). The cosine was asked for ({want}): leave arccos "
-                "out.",
+                "these are the angles in radians ({got}). Return the cosines ({want}), without arccos.",
             ),
         },
     },
@@ -119,6 +113,5 @@ LESSON = Lesson(
             "cosines: `q @ k.T`, divided by |q| as a column × |k| as a row.",
         ],
     },
-    takeaway="A long key gets a high score from everyone, whatever its direction: that is why models normalise what "
-    "comes in.",
+    takeaway="A long key gets high scores whatever its direction: that is why models normalise their inputs.",
 )

@@ -31,8 +31,7 @@ LESSON = Lesson(
             ),
             "own column": WrongAnswer(
                 {"cos(angles)": "cos(place / 10000 ** ((even + 1) / width))"},
-                "your cosines have their own frequency, with 2i + 1 in the exponent. A sine and its cosine share 2i: "
-                "only so sin² + cos² = 1.",
+                "your cosines have their own frequency, with 2i + 1 in the exponent. A sine and its cosine share 2i.",
                 mistake="R1",
             ),
             "next pair": WrongAnswer(
@@ -49,8 +48,7 @@ LESSON = Lesson(
             ),
             "halves": WrongAnswer(
                 {"return table": "return torch.cat([table[:, 0::2], table[:, 1::2]], 1)"},
-                "all sines first, then all cosines: some models do that, but here they take turns, table[:, 0::2] and "
-                "table[:, 1::2].",
+                "all sines come first, then all cosines. Here they alternate: table[:, 0::2] and table[:, 1::2].",
             ),
             "times": WrongAnswer(
                 {"place /": "place *"},
@@ -62,8 +60,8 @@ LESSON = Lesson(
             ),
             "even only": WrongAnswer(
                 {"[:, : width // 2]": ""},
-                "right for even widths. With width 5 there are three sines but only two places for cosines: cut them, "
-                "[:, : width // 2].",
+                "right for even widths. With width 5 there are three sines but two cosines: cut the cosines, [:, : "
+                "width // 2].",
             ),
         },
         "add_positions": {
@@ -96,6 +94,6 @@ LESSON = Lesson(
         ],
         "add_positions": ["add_positions: one table (N, C) for every text; (B, N, C) + (N, C) adds it to each."],
     },
-    takeaway="Learned tables do as well in training, but end at the longest text seen. The next exercise rotates q and "
-    "k instead of adding.",
+    takeaway="Learned tables train as well, but end at the longest text seen. The next exercise rotates q and k "
+    "instead of adding.",
 )

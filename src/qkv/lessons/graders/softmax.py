@@ -51,8 +51,7 @@ LESSON = Lesson(
                     "powers / powers.sum(-1, keepdims=True)": "np.nan_to_num(powers / powers.sum(-1, keepdims=True))",
                 },
                 "one of your rows adds up to {sum}: e to such a power overflows (or all powers are 0), and nan_to_num "
-                "makes 0 of the NaN. That hides the fault and loses the row. Subtract the row's maximum before np.exp, "
-                "and no NaN arises.",
+                "makes 0 of the NaN. That hides the fault and loses the row. Subtract the row's maximum before np.exp.",
             ),
             "over middle": WrongAnswer(
                 {"-1": "-2 if x.ndim > 1 else -1"},
@@ -61,8 +60,8 @@ LESSON = Lesson(
             ),
             "over rows": WrongAnswer(
                 {"-1": "0"},
-                "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. Each row is on its own: "
-                "axis=-1.",
+                "one of your rows adds up to {sum}, not 1: you took the softmax over axis 0. It is taken over each "
+                "row: axis=-1.",
                 mistake="X1",
             ),
             "over all": WrongAnswer(
@@ -121,8 +120,7 @@ LESSON = Lesson(
                     "np.exp": "",
                     "powers / powers.sum(-1, keepdims=True)": "powers - np.log(np.exp(powers).sum(-1, keepdims=True))",
                 },
-                "your numbers are negative: this is the logarithm of the softmax ({got}). The shares themselves are "
-                "asked for ({want}).",
+                "your numbers are negative: this is the logarithm of the softmax ({got}). Return the shares ({want}).",
             ),
             "no keepdims": WrongAnswer(
                 {", keepdims=True": ""},
@@ -139,6 +137,5 @@ LESSON = Lesson(
             "`powers = np.exp(x - x.max(-1, keepdims=True))`",
         ],
     },
-    takeaway="Every library does it this way; flash attention even keeps a running maximum, because it never sees the "
-    "whole row at once.",
+    takeaway="Every library does it this way. Flash attention keeps a running maximum, as it never sees a whole row.",
 )

@@ -43,13 +43,13 @@ LESSON = Lesson(
             ),
             "unturned": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1),
-                "you have {shape}: cut rightly, but words are still in front of heads. transpose(1, 2) makes it "
+                "you have {shape}: the split is right, but words still come before heads. transpose(1, 2) makes it "
                 "{right}.",
             ),
             "strided": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], -1, n_head).permute(0, 3, 1, 2),
-                "each head got every H-th number (0, H, 2H, …). A head gets D neighbours: the sizes in the reshape are "
-                "(…, H, D), not (…, D, H).",
+                "each head got every H-th number (0, H, 2H, …). A head gets D neighbours: reshape to (…, H, D), not "
+                "(…, D, H).",
             ),
             "turned wrong": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(0, 2, 3, 1),
@@ -57,12 +57,11 @@ LESSON = Lesson(
             ),
             "heads first": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).permute(2, 0, 1, 3),
-                "you have {shape}: the heads stand before the batch. The batch stays in front: {right}.",
+                "you have {shape}: the heads come before the batch. The batch stays first: {right}.",
             ),
             "width is heads": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], -1, n_head).transpose(1, 2),
-                "you have {shape}: n_head is how many heads there are, not how wide one is. Its width is C // n_head; "
-                "{right} is right.",
+                "you have {shape}: n_head is the number of heads, not their width. The width is C // n_head: {right}.",
             ),
             "joined": WrongAnswer(
                 lambda x, n_head: x.reshape(x.shape[0], x.shape[1], n_head, -1).transpose(1, 2).flatten(0, 1),
@@ -102,8 +101,7 @@ LESSON = Lesson(
             ),
             "one head": WrongAnswer(
                 {"n_head)": "1)", "dim=-1)": "dim=-1).repeat(1, n_head, 1, 1)"},
-                "all heads have the same weights: they were computed from the whole width and copied. Split q and k "
-                "first.",
+                "all heads have the same weights: they come from the whole width. Split q and k first.",
                 mistake="H4",
             ),
             "unsplit": WrongAnswer(

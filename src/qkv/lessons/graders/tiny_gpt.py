@@ -268,9 +268,9 @@ LESSON = Lesson(
             ),
             "not learning": WrongAnswer(
                 {"optimizer.zero_grad()": "", "optimizer.step()": "optimizer.zero_grad()\n    optimizer.step()"},
-                "the model doesn't change: its loss for the same characters is {got} the second time as well. There is "
-                "either no backward(), no step(), or the gradients are cleared between the two. Order: zero_grad, "
-                "loss, backward, step.",
+                "the model doesn't change: its loss for the same characters is {got} the second time as well. "
+                "backward() or step() is missing, or the gradients are cleared between them. Order: zero_grad, loss, "
+                "backward, step.",
                 values=lambda actual, expected: {"got": float(actual[2])},
             ),
             "step first": WrongAnswer(

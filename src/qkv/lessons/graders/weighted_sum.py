@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...attention.oracle import Array, from_qkv, softmax
+from ...attention.oracle import Array, softmax
 from ..lesson import Lesson, WrongAnswer
-from ..questions import calls
+from ..questions import attention_output, calls
 
 RNG = np.random.default_rng(5)
 MIXES = [
@@ -23,14 +23,10 @@ def right_sum(weights: Array, v: Array) -> Array:
     )
 
 
-def right(q: Array, k: Array, v: Array) -> Array:
-    return from_qkv(q, k, v).output
-
-
 LESSON = Lesson(
     questions=[
         *(calls("weighted_sum", right_sum, *pair, names="weights v") for pair in MIXES),
-        *(calls("attention", right, *triple, names="q k v") for triple in TRIPLES),
+        *(calls("attention", attention_output, *triple, names="q k v") for triple in TRIPLES),
     ],
     wrong_answers={
         "weighted_sum": {
@@ -50,8 +46,7 @@ LESSON = Lesson(
             ),
             "strongest": WrongAnswer(
                 lambda weights, v: v[weights.argmax(-1)],
-                "each query takes the value of its strongest key alone. Softmax was meant to be soft: all values, each "
-                "times its weight.",
+                "each query takes only the value of its strongest key. Add up all values, each times its weight.",
             ),
             "other side": WrongAnswer(
                 lambda weights, v: v.T @ weights.T,
@@ -60,15 +55,14 @@ LESSON = Lesson(
             ),
             "elementwise": WrongAnswer(
                 lambda weights, v: weights * v,
-                "weights * v multiplies number by number and adds nothing up. Each output is a sum over all values: "
-                "weights @ v.",
+                "weights * v multiplies number by number without a sum. Each output is a sum of all values: weights @ "
+                "v.",
             ),
         },
         "attention": {
             "unscaled": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T) @ v,
-                "your numbers are those of attention without the scale ({got} instead of {want}): divide the scores by "
-                "√d before the softmax.",
+                "the scale is missing ({got} instead of {want}): divide the scores by √d before the softmax.",
                 mistake="S2",
             ),
             "by d": WrongAnswer(
@@ -81,19 +75,17 @@ LESSON = Lesson(
             ),
             "by keys": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(len(k))) @ v,
-                "you scale by the root of the number of keys, len(k). d is how many numbers a key has: k.shape[-1].",
+                "you scale by the root of the number of keys, len(k). d is the width of a key: k.shape[-1].",
                 mistake="S4",
             ),
             "by queries": WrongAnswer(
                 lambda q, k, v: softmax(q @ k.T / np.sqrt(len(q))) @ v,
-                "you scale by the root of the number of queries, len(q). d is how many numbers a query has: "
-                "q.shape[-1].",
+                "you scale by the root of the number of queries, len(q). d is the width of a query: q.shape[-1].",
                 mistake="S4",
             ),
             "no softmax": WrongAnswer(
                 {"softmax": ""},
-                "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V, and grow with the scores ({got} instead of "
-                "{want}).",
+                "the softmax is missing: your numbers are (Q·Kᵀ/√d)·V ({got} instead of {want}).",
                 mistake="X6",
             ),
             "softmax first": WrongAnswer(
@@ -104,7 +96,7 @@ LESSON = Lesson(
             "over queries": WrongAnswer(
                 {"q @ k.T": "k @ q.T", "weights, v": "weights.T, v"},
                 "your softmax runs over the queries: each column adds up to 1, not each row. It must run over the "
-                "keys, the last axis.",
+                "keys, axis -1.",
                 mistake="X1",
             ),
             "keys for values": WrongAnswer(
@@ -117,8 +109,7 @@ LESSON = Lesson(
             ),
             "softmax of output": WrongAnswer(
                 {"softmax": "", "return weighted_sum(weights, v)": "return softmax(weighted_sum(weights, v))"},
-                "you took the softmax after multiplying with v. It belongs on the scores: softmax(Q·Kᵀ/√d), then times "
-                "v.",
+                "you took the softmax after multiplying by v. Take it of the scores: softmax(Q·Kᵀ/√d), then times v.",
             ),
         },
     },
@@ -129,6 +120,5 @@ LESSON = Lesson(
         ],
         "attention": ["attention: scores, divided by np.sqrt(q.shape[-1]), softmax, weighted_sum."],
     },
-    takeaway='This is the formula of “Attention is all you need”, complete. `qkv steps "The cat sat"` prints every '
-    "number of it.",
+    takeaway='This is the whole formula of “Attention is all you need”. `qkv steps "The cat sat"` prints its numbers.',
 )
