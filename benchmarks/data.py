@@ -61,7 +61,7 @@ def loading(folder: Path, rounds: int = 5, steps: int = 20) -> Row:
     import torch  # here, so that it does not count in the peak memory of the other process
 
     from qkv import Transformer
-    from qkv.train.loop import one_step
+    from qkv.train.loop import update_weights
     from qkv.train.optim import make_optimizers
     from qkv.train.parallelize import World
     from qkv.train.settings import preset
@@ -74,7 +74,7 @@ def loading(folder: Path, rounds: int = 5, steps: int = 20) -> Row:
     task, optimizers = NextWord(tokens, load(folder / "tokenizer"), config.context), make_optimizers(model, settings)
 
     def step(number: int) -> None:
-        one_step(model, model, task, settings, optimizers, number, World())
+        update_weights(model, model, task, settings, optimizers, number, World())
 
     step(0)
     fetch, train = [], []

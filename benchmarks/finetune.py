@@ -28,7 +28,7 @@ from qkv.generation.batching import ROWS, in_batches
 from qkv.generation.decoding import source_ids, translate_ids
 from qkv.library import store
 from qkv.process import memory
-from qkv.train.loop import one_step
+from qkv.train.loop import update_weights
 from qkv.train.optim import make_optimizers
 from qkv.train.parallelize import World
 from qkv.train.settings import Settings
@@ -62,7 +62,7 @@ def ours(lora: int | None = None, settings: Settings = SETTINGS) -> Callable[[in
     model, learned = qkv.load("smollm2")[0].train(), task()
     model = adapt(model, lora) if lora else model
     optimizers = make_optimizers(model, settings)
-    return lambda step: one_step(model, model, learned, settings, optimizers, step, World())[0]
+    return lambda step: update_weights(model, model, learned, settings, optimizers, step, World())[0]
 
 
 def theirs() -> Callable[[int], float]:

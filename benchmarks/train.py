@@ -18,7 +18,7 @@ from qkv import Config, Transformer
 from qkv.library import store
 from qkv.model.presets import PRESETS
 from qkv.text import Characters, Dataset
-from qkv.train.loop import evaluate, one_step
+from qkv.train.loop import evaluate, update_weights
 from qkv.train.optim import make_optimizers
 from qkv.train.parallelize import World
 from qkv.train.settings import Settings, preset
@@ -59,7 +59,7 @@ def speed(compiled: bool) -> list[Row]:
             state = {"step": 0}
 
             def step() -> None:
-                one_step(forward, model, task, settings, optimizers, state["step"], World())
+                update_weights(forward, model, task, settings, optimizers, state["step"], World())
                 state["step"] += 1
 
             return step
@@ -111,7 +111,7 @@ def learn(
     forward = torch.compile(model) if compile else model
     spent, curve = 0.0, []
     for step in range(settings.steps):
-        one_step(forward, model, task, settings, optimizers, step, World())
+        update_weights(forward, model, task, settings, optimizers, step, World())
         if (step + 1) % settings.eval_every == 0 or step + 1 == settings.steps:
             pause = time.perf_counter()
             curve.append(
@@ -177,7 +177,7 @@ def quick(settings: Settings, task: NextWord, config: Config, seconds: float, sh
     optimizers, state = make_optimizers(model, settings), {"step": 0}
 
     def step() -> None:
-        one_step(model, model, task, settings, optimizers, state["step"], World())
+        update_weights(model, model, task, settings, optimizers, state["step"], World())
         state["step"] += 1
 
     times = []

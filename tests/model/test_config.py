@@ -13,7 +13,7 @@ from qkv import Config, Transformer
 from qkv.attention.heads import NORMS
 from qkv.model import layers, words
 from qkv.model.config import CHOICES
-from qkv.model.config_groups import GROUPS, NAMES, PLACES
+from qkv.model.config_groups import GROUP_FIELDS, GROUPS, NAMES
 from qkv.model.feed_forward import ACTIVATIONS
 from qkv.model.layer_pattern import MIXERS, STATES
 from qkv.model.presets import PRESETS
@@ -29,7 +29,7 @@ from qkv.model.presets import PRESETS
         ("mixer", "latnet", "latent"),
     ],
 )
-def test_a_wrong_word_is_refused_with_the_right_ones(name, wrong, near):
+def test_a_wrong_word_is_refused_with_the_right_words(name, wrong, near):
     with pytest.raises(ValueError, match=f"did you mean '{near}'") as refusal:
         Config(**{name: wrong})
     assert all(str(right) in str(refusal.value) for right in (MIXERS if name == "mixer" else CHOICES[name]))
@@ -47,7 +47,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (dict(width=30, n_head=4), "30 doesn't divide into 4 heads"),
         (dict(n_head=6, width=12, n_kv_head=4), "6 heads don't divide"),
@@ -72,8 +72,8 @@ def test_an_unknown_setting_is_refused_with_the_nearest():
         (dict(position="relative", relative_buckets=32, relative_distance=16), "relative_distance is 16"),
     ],
 )
-def test_what_cannot_be_built_is_refused(settings, says):
-    with pytest.raises(ValueError, match=says):
+def test_what_cannot_be_built_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
         Config(**settings)
 
 
@@ -104,13 +104,13 @@ def test_each_setting_of_a_group_has_a_name_in_files():
         group: [field.name for field in fields(kind)] for group, kind in GROUPS.items() if group != "experts"
     }
     own = {field.name for field in fields(Config)}
-    assert not own & PLACES.keys() and GROUPS.keys() < own
-    assert Config().to_dict().keys() == own - NAMES.keys() | PLACES.keys()
+    assert not own & GROUP_FIELDS.keys() and GROUPS.keys() < own
+    assert Config().to_dict().keys() == own - NAMES.keys() | GROUP_FIELDS.keys()
 
 
 # A value for each setting of a group that isn't its default, and what else a model with it needs.
 OTHERS = {
-    name: not has if isinstance(has, bool) else 200 for name, has in Config().to_dict().items() if name in PLACES
+    name: not has if isinstance(has, bool) else 200 for name, has in Config().to_dict().items() if name in GROUP_FIELDS
 } | {
     **dict(rotary_scaling={"kind": "linear", "factor": 2}, rotary_fraction=0.5),
     **dict(sides="own", head="mlm", labels=["c", "d"]),
@@ -123,9 +123,9 @@ NEEDS = {name: dict(mixer="mamba2") for name in NAMES["state"].values()} | {
 }
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_a_setting_of_a_group_goes_by_two_names(name):
-    group, inner = PLACES[name]
+@pytest.mark.parametrize("name", GROUP_FIELDS)
+def test_a_setting_of_a_group_has_two_names(name):
+    group, inner = GROUP_FIELDS[name]
     dotted, value, before = f"{group}.{inner}", OTHERS[name], Config(**NEEDS.get(name, {}))
     config = Config(**NEEDS.get(name, {}) | {name: value})
     assert config != before and json.loads(json.dumps(config.to_dict()))[name] == value
@@ -137,7 +137,7 @@ def test_a_setting_of_a_group_goes_by_two_names(name):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         (dict(rotary=3), r'rotary is 3: give an object such as {"base": 10000.0, '),
         (dict(rotary=dict(bass=3)), r"no setting 'rotary.bass'; did you mean 'rotary.base'"),
@@ -148,8 +148,8 @@ def test_a_setting_of_a_group_goes_by_two_names(name):
         ({"rotary_bas": 3}, "did you mean 'rotary_base'"),
     ],
 )
-def test_a_group_that_cannot_be_is_refused(settings, says):
-    with pytest.raises(ValueError, match=says):
+def test_a_group_that_cannot_be_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
         Config(**settings)
 
 
@@ -176,7 +176,7 @@ def test_each_table_has_the_words_that_the_types_name():
     assert MIXERS == get_args(words.Mixer) and set(STATES) < set(MIXERS)
     assert set(NORMS) == set(get_args(words.Norm))
     hints = get_type_hints(Config)
-    hints |= {name: get_type_hints(GROUPS[group])[inner] for name, (group, inner) in PLACES.items()}
+    hints |= {name: get_type_hints(GROUPS[group])[inner] for name, (group, inner) in GROUP_FIELDS.items()}
     for name, among in CHOICES.items():
         named = {word for part in (hints[name], *get_args(hints[name])) for word in get_args(part) or ()}
         assert {word for word in among if isinstance(word, str)} == {word for word in named if isinstance(word, str)}
@@ -192,13 +192,13 @@ def test_gated_and_plain_feed_forwards_have_about_as_many_weights(feed_forward):
 def test_a_config_of_an_earlier_version_reads_as_it_was():
     """A run keeps its config as JSON; what was added since has a default that changes nothing."""
     file = Path(qkv.__file__).parent / "demo" / "dates" / "config.json"
-    told = json.loads(file.read_text())["model"]
+    stored = json.loads(file.read_text())["model"]
     new = {"n_decoder_layer", "attention_scale", "sinusoid", "relative_buckets", "relative_distance", "sides"}
     new |= {"head_bias", "output_scale", "pooler"}
-    assert not new & told.keys()
-    config = Config.from_dict(told)
-    assert {name: value for name, value in config.to_dict().items() if name in told} == told
-    assert config.layers == (told["n_layer"], told["n_layer"])
+    assert not new & stored.keys()
+    config = Config.from_dict(stored)
+    assert {name: value for name, value in config.to_dict().items() if name in stored} == stored
+    assert config.layers == (stored["n_layer"], stored["n_layer"])
 
 
 def test_sides_may_differ_in_depth():

@@ -34,10 +34,10 @@ def counted(monkeypatch):
 @pytest.mark.parametrize("name", SHAPES)
 def test_parameters_are_counted(name, kind):
     model = make(name, kind)
-    found = parts(model)
-    assert sum(part.parameters for part in found) == model.count()
-    assert found == parts(model.config)
-    table = {part.name: part.parameters for part in found}
+    sizes = parts(model)
+    assert sum(part.parameters for part in sizes) == model.count()
+    assert sizes == parts(model.config)
+    table = {part.name: part.parameters for part in sizes}
     assert table["embedding"] == 37 * model.config.width
     assert ("cross" in table) == (kind == "encoder-decoder")
     assert ("positions" in table) == (model.config.position in ("learned", "relative"))
@@ -60,7 +60,7 @@ def test_flops_of_an_encoder_decoder(name, counted):
     assert sum(part.flops for part in parts(model)) == whole / 40
 
 
-def test_flops_of_one_more_token_with_a_full_cache(counted):
+def test_flops_of_another_token_with_a_full_cache(counted):
     model = make("rotary, GQA")
     cache = model.new_cache(1, 40)
     model.decode(words(1, 39), cache=cache)
@@ -86,15 +86,15 @@ def test_berts_head_is_counted(counted):
 def test_cache_bytes_are_those_of_a_real_cache(name):
     model = make(name, dtype=torch.float32)
     capacity = 4 if name == "rotary, window" else 10  # a window of 3 keeps 4 tokens, however many come
-    kept = model.new_cache(1, 10).layers
-    held = sum(t.numel() * t.element_size() for cache in kept for t in (cache.k, cache.v))
-    assert held == capacity * cache_bytes(model)
+    cache = model.new_cache(1, 10).layers
+    numbers = sum(t.numel() * t.element_size() for layer in cache for t in (layer.k, layer.v))
+    assert numbers == capacity * cache_bytes(model)
     assert cache_bytes(make(name, "encoder")) == 0
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_the_table_says_so(name, lang):
+def test_the_table_names_parts_and_caches(name, lang):
     with torch.device("meta"):
         model = Transformer(PRESETS[name])
     text = model.describe(lang)
@@ -106,40 +106,40 @@ def test_the_table_says_so(name, lang):
     assert ("解码器" in text or "编码器" in text) == (lang == "zh")
 
 
-def test_a_window_and_grouped_heads_are_told():
+def test_a_window_and_grouped_heads_are_described():
     text = describe(PRESETS["gpt2"].replace(window=127, n_kv_head=4), "en")
     assert "12:4 heads" in text and "never more than 128 tokens" in text
 
 
 SIDES = dict(position="learned", sides="own", embedding_norm=True, head_bias=True, n_decoder_layer=3)
-FEW = dict(position="relative", relative_buckets=6, attention_scale=1.0, output_scale=0.5, n_decoder_layer=1)
+FEWER_BUCKETS = dict(position="relative", relative_buckets=6, attention_scale=1.0, output_scale=0.5, n_decoder_layer=1)
 
 
-@pytest.mark.parametrize("more", [SIDES, FEW], ids=["own sides", "few buckets"])
+@pytest.mark.parametrize("more", [SIDES, FEWER_BUCKETS], ids=["own sides", "few buckets"])
 def test_sides_of_different_depth_are_counted(more, counted):
     model = make("rotary", "encoder-decoder", **more)
-    found = {part.name: part for part in parts(model)}
-    assert sum(part.parameters for part in found.values()) == model.count()
-    assert [*found.values()] == parts(model.config)
+    sizes = {part.name: part for part in parts(model)}
+    assert sum(part.parameters for part in sizes.values()) == model.count()
+    assert [*sizes.values()] == parts(model.config)
     whole = counted(lambda: model(words(1, 40), words(1, 40)))
-    assert sum(part.flops for part in found.values()) == whole / 40
+    assert sum(part.flops for part in sizes.values()) == whole / 40
     assert f"encoder-decoder, 2 + {more['n_decoder_layer']} layers" in describe(model, "en")
     if more is SIDES:
-        assert found["positions"].parameters == 2 * 40 * 18 and found["head"].parameters == 37 * 18 + 37
+        assert sizes["positions"].parameters == 2 * 40 * 18 and sizes["head"].parameters == 37 * 18 + 37
         norms = [p.numel() for path, p in model.named_parameters() if "norm" in path]
-        assert found["norms"].parameters == sum(norms)
+        assert sizes["norms"].parameters == sum(norms)
     else:
-        assert found["positions"].parameters == 2 * 6 * 3
-    held = [t for kept in model.new_cache(1, 10).layers for t in (kept.k, kept.v)]
-    assert sum(t.numel() for t in held) * 4 == 10 * cache_bytes(model)
+        assert sizes["positions"].parameters == 2 * 6 * 3
+    numbers = [t for cache in model.new_cache(1, 10).layers for t in (cache.k, cache.v)]
+    assert sum(t.numel() for t in numbers) * 4 == 10 * cache_bytes(model)
 
 
 def test_a_pooler_is_counted_and_no_head_is_no_row(counted):
     model = make("learned", "encoder", head="none", pooler=True)
-    found = {part.name: part for part in parts(model)}
-    assert "head" not in found and found["pooler"].parameters == 18 * 18 + 18
-    assert sum(part.parameters for part in found.values()) == model.count()
+    sizes = {part.name: part for part in parts(model)}
+    assert "head" not in sizes and sizes["pooler"].parameters == 18 * 18 + 18
+    assert sum(part.parameters for part in sizes.values()) == model.count()
     whole = counted(lambda: model(words(2, 40)))  # without the pooler, which is asked for by itself
-    assert sum(part.flops for part in found.values()) == whole / (2 * 40)
+    assert sum(part.flops for part in sizes.values()) == whole / (2 * 40)
     assert "pooler" in describe(model, "en") and "head " not in describe(model, "en")
     assert "池化" in describe(model, "zh")

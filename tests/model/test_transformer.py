@@ -17,8 +17,8 @@ SHIFTABLE = [name for name in NAMES if not name.startswith(("learned", "sinusoid
 
 
 def copy_attention(theirs, ours):
-    made = MultiHeadAttention.from_torch(theirs)
-    ours.load_state_dict(made.state_dict())
+    converted = MultiHeadAttention.from_torch(theirs)
+    ours.load_state_dict(converted.state_dict())
 
 
 def copy_layer(theirs, block):
@@ -42,14 +42,21 @@ def unsettle(module):
 
 
 @pytest.mark.parametrize(
-    ("place", "activation"), [("post", "relu"), ("pre", "relu"), ("post", "gelu"), ("pre", "gelu")]
+    ("norm_place", "activation"), [("post", "relu"), ("pre", "relu"), ("post", "gelu"), ("pre", "gelu")]
 )
-def test_the_classic_encoder_layer_is_torchs(place, activation):
+def test_the_classic_encoder_layer_is_torchs(norm_place, activation):
     config = PRESETS["classic"].replace(
-        width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=place, feed_forward=activation
+        width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=norm_place, feed_forward=activation
     )
     theirs = nn.TransformerEncoderLayer(
-        24, 3, 40, dropout=0.0, activation=activation, batch_first=True, norm_first=place == "pre", dtype=torch.float64
+        24,
+        3,
+        40,
+        dropout=0.0,
+        activation=activation,
+        batch_first=True,
+        norm_first=norm_place == "pre",
+        dtype=torch.float64,
     )
     unsettle(theirs)
     ours = Transformer(config).double().encoder[0]
@@ -74,13 +81,13 @@ def test_the_classic_encoder_layer_is_torchs(place, activation):
     assert_close(ours.attention_norm.weight.grad, theirs.norm1.weight.grad)
 
 
-@pytest.mark.parametrize("place", ["post", "pre"])
-def test_the_decoder_layer_is_torchs(place):
+@pytest.mark.parametrize("norm_place", ["post", "pre"])
+def test_the_decoder_layer_is_torchs(norm_place):
     config = PRESETS["classic"].replace(
-        kind="encoder-decoder", width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=place
+        kind="encoder-decoder", width=24, n_head=3, hidden=40, n_layer=1, vocab=11, dropout=0.0, norm_place=norm_place
     )
     theirs = nn.TransformerDecoderLayer(
-        24, 3, 40, dropout=0.0, batch_first=True, norm_first=place == "pre", dtype=torch.float64
+        24, 3, 40, dropout=0.0, batch_first=True, norm_first=norm_place == "pre", dtype=torch.float64
     )
     unsettle(theirs)
     ours = Transformer(config).double().decoder[0]
@@ -98,19 +105,22 @@ def test_the_decoder_layer_is_torchs(place):
     assert_close(ours.cross.out.weight.grad, theirs.multihead_attn.out_proj.weight.grad)
 
 
-@pytest.mark.parametrize("place", ["post", "pre"])
-def test_the_classic_encoder_is_torchs_stack(place):
+@pytest.mark.parametrize("norm_place", ["post", "pre"])
+def test_the_classic_encoder_is_torchs_stack(norm_place):
     """Six layers of it, embeddings and positions in front, torch's final norm where norms come first."""
-    config = PRESETS["classic"].replace(width=16, n_head=2, hidden=24, n_layer=3, vocab=11, norm_place=place)
+    config = PRESETS["classic"].replace(width=16, n_head=2, hidden=24, n_layer=3, vocab=11, norm_place=norm_place)
     model = Transformer(config).double().eval()
-    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True, norm_first=place == "pre", dtype=torch.float64)
+    layer = nn.TransformerEncoderLayer(16, 2, 24, batch_first=True, norm_first=norm_place == "pre", dtype=torch.float64)
     theirs = nn.TransformerEncoder(
-        layer, 3, norm=nn.LayerNorm(16, dtype=torch.float64) if place == "pre" else None, enable_nested_tensor=False
+        layer,
+        3,
+        norm=nn.LayerNorm(16, dtype=torch.float64) if norm_place == "pre" else None,
+        enable_nested_tensor=False,
     ).eval()
     unsettle(theirs)
     for block, copy in zip(model.encoder, theirs.layers, strict=True):
         copy_layer(copy, block)
-    if place == "pre":
+    if norm_place == "pre":
         model.encoder_norm.load_state_dict(theirs.norm.state_dict())
     ids = words(2, 5, vocab=11)
     from qkv.attention.oracle import sinusoid
@@ -124,16 +134,16 @@ def test_a_later_token_changes_no_earlier_logit(name):
     model = make(name)
     ids = words(2, 11)
     before = model(ids)
-    for place in (1, 6, 10):
+    for start in (1, 6, 10):
         changed = ids.clone()
-        changed[:, place:] = (changed[:, place:] + 5) % 37
+        changed[:, start:] = (changed[:, start:] + 5) % 37
         after = model(changed)
-        assert_close(after[:, :place], before[:, :place])
-        assert not torch.allclose(after[:, place], before[:, place])
+        assert_close(after[:, :start], before[:, :start])
+        assert not torch.allclose(after[:, start], before[:, start])
 
 
 @pytest.mark.parametrize("kind", ["encoder", "encoder-decoder"])
-def test_an_encoder_looks_both_ways(kind):
+def test_an_encoder_attends_in_both_directions(kind):
     model = make("rotary", kind)
     ids = words(1, 7)
     changed = ids.clone()
@@ -155,7 +165,7 @@ def test_padding_on_the_right_changes_nothing(name, kind):
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 @pytest.mark.parametrize("name", SHIFTABLE)
-def test_padding_on_the_left_changes_nothing_where_positions_are_relative(name, kind):
+def test_left_padding_changes_nothing_with_relative_positions(name, kind):
     model = make(name, kind)
     lengths = [9, 1, 5]
     rows = [words(1, n, seed=n) for n in lengths]
@@ -196,9 +206,9 @@ def test_cached_is_uncached_for_items_of_different_length(name):
         [torch.cat([row[:, :n], words(1, 5 - n, seed=50)], 1) for row, n in zip(rows, (5, 2, 3), strict=True)]
     )
     cache.expect([5, 2, 3])
-    begun = model.decode(first, cache=cache)
+    first_states = model.decode(first, cache=cache)
     for item, n in enumerate((5, 2, 3)):
-        assert_close(begun[item, :n], model.decode(rows[item])[0, :n])
+        assert_close(first_states[item, :n], model.decode(rows[item])[0, :n])
     for step in range(4):
         now = torch.cat([row[:, n + step : n + step + 1] for row, n in zip(rows, (5, 2, 3), strict=True)])
         states = model.decode(now, cache=cache)
@@ -219,16 +229,16 @@ def test_an_encoder_decoder_cached_is_uncached(name):
 
 
 @given(st.permutations(range(3)), st.integers(1, 6))
-def test_a_reordered_cache_goes_on_as_the_other_text(order, begun):
+def test_a_reordered_cache_continues_the_other_text(order, split):
     model = make("rotary, GQA")
     ids, index = words(3, 7), torch.tensor(order)
     cache = model.new_cache(3, 7)
-    model.decode(ids[:, :begun], cache=cache)
+    model.decode(ids[:, :split], cache=cache)
     cache.reorder(index)
-    assert_close(model.decode(ids[index, begun:], cache=cache), model.decode(ids[index])[:, begun:])
+    assert_close(model.decode(ids[index, split:], cache=cache), model.decode(ids[index])[:, split:])
 
 
-def test_tied_weights_are_one_parameter():
+def test_tied_weights_are_a_single_parameter():
     tied, loose = (Transformer(Config(vocab=50, width=16, n_head=2, tied=tied)) for tied in (True, False))
     assert tied.head.weight is tied.embedding.weight
     assert loose.count() - tied.count() == 50 * 16
@@ -266,23 +276,23 @@ def test_what_is_missing_is_named():
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 @pytest.mark.parametrize("name", NAMES)
-def test_padded_on_the_left_and_told_where_tokens_stand_it_is_the_same(name, kind):
+def test_left_padding_with_positions_changes_nothing(name, kind):
     model, ids = make(name, kind), words(2, 9)
     padded = torch.cat([words(2, 4, seed=1), ids], 1)
-    kept = torch.arange(13) >= 4
+    is_real = torch.arange(13) >= 4
     at = (torch.arange(13) - 4).clamp(min=0).expand(2, -1)
-    assert_close(model(padded, mask=kept.expand(2, -1), at=at)[:, 4:], model(ids))
+    assert_close(model(padded, mask=is_real.expand(2, -1), at=at)[:, 4:], model(ids))
     assert_close(model(ids, at=torch.arange(9).expand(2, -1)), model(ids))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_so_with_a_cache(name):
+def test_left_padding_changes_nothing_with_a_cache(name):
     model, ids = make(name), words(2, 9)
-    padded, kept = torch.cat([words(2, 4, seed=1), ids], 1), (torch.arange(13) >= 4).expand(2, -1)
+    padded, is_real = torch.cat([words(2, 4, seed=1), ids], 1), (torch.arange(13) >= 4).expand(2, -1)
     at, cache = (torch.arange(13) - 4).clamp(min=0).expand(2, -1), model.new_cache(2, 13)
 
     def read(a, b):
-        return model.decode(padded[:, a:b], mask=kept[:, :b], at=at[:, a:b], cache=cache)
+        return model.decode(padded[:, a:b], mask=is_real[:, :b], at=at[:, a:b], cache=cache)
 
     if name.startswith(("alibi", "relative")):  # which are told distances, and take them from the order of the keys
         with pytest.raises(ValueError, match="leave `at` out"):
@@ -292,14 +302,14 @@ def test_so_with_a_cache(name):
     assert_close(states[:, 4:], model.decode(ids))
 
 
-def test_positions_with_gaps_are_what_they_say():
+def test_positions_with_gaps_equal_a_masked_text():
     """Tokens taken out of a longer text keep their places: what is far stays far."""
     for name in ("rotary", "alibi", "relative", "latent"):
-        model, ids, places = make(name), words(1, 12), torch.tensor([[0, 1, 7, 8, 11]])
-        shown = torch.zeros(1, 12, dtype=torch.bool).index_fill(1, places[0], True)
-        whole = model(ids, mask=shown)[:, places[0]]
-        assert_close(model(ids[:, places[0]], at=places), whole)
-        assert not torch.allclose(model(ids[:, places[0]]), whole, atol=1e-4)
+        model, ids, positions = make(name), words(1, 12), torch.tensor([[0, 1, 7, 8, 11]])
+        visible = torch.zeros(1, 12, dtype=torch.bool).index_fill(1, positions[0], True)
+        whole = model(ids, mask=visible)[:, positions[0]]
+        assert_close(model(ids[:, positions[0]], at=positions), whole)
+        assert not torch.allclose(model(ids[:, positions[0]]), whole, atol=1e-4)
 
 
 def test_each_side_may_have_its_own_positions_and_norm():
@@ -308,11 +318,11 @@ def test_each_side_may_have_its_own_positions_and_norm():
     source, target = words(1, 5), words(1, 6, seed=1)
     memory, before = model.encode(source), model(target, source)
     for parameter in (model.decoder_position.table, model.decoder_embedding_norm.weight):
-        kept = parameter.data
-        parameter.data = kept.flip(-1)
+        is_real = parameter.data
+        parameter.data = is_real.flip(-1)
         assert torch.equal(model.encode(source), memory)
         assert not torch.allclose(model(target, source), before)
-        parameter.data = kept
+        parameter.data = is_real
     assert make("learned", "encoder-decoder").decoder_position is None
 
 

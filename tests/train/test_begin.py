@@ -37,12 +37,12 @@ def here(tmp_path, monkeypatch):
 
 
 def everything():
-    return sorted(str(place) for place in Path().rglob("*"))
+    return sorted(str(path) for path in Path().rglob("*"))
 
 
 @pytest.mark.parametrize("where", ["runs/deep/run", None], ids=["named", "by default"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_no_folder_is_left(wrong, where, capsys):
+def test_no_folder_remains(wrong, where, capsys):
     before = everything()
     options = [*SMALL, *WRONG[wrong]] if where is None else [*SMALL, *WRONG[wrong], "--out", where]
     assert main(["train", options[len(SMALL)], *SMALL, *options[len(SMALL) + 1 :]]) == 2

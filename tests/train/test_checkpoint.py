@@ -11,7 +11,7 @@ from qkv import Config, Transformer
 from qkv.disk.run_folder import best, check, checkpoints, newest, numbered
 from qkv.train.checkpoint import load_checkpoint, save_checkpoint
 from qkv.train.optim import make_optimizers
-from qkv.train.run import _newest
+from qkv.train.run import _newest_checkpoint
 from qkv.train.settings import Settings
 
 CONFIG = Config(vocab=11, width=16, n_layer=2, n_head=2, position="relative")
@@ -28,11 +28,11 @@ def trained(optimizer="muon", config=CONFIG):
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
-def test_comes_back_bit_for_bit(optimizer, tmp_path):
+def test_a_checkpoint_restores_everything_bit_for_bit(optimizer, tmp_path):
     model, optimizers = trained(optimizer)
-    place = save_checkpoint(tmp_path, 7, model, optimizers, {"best_step": None})
+    checkpoint = save_checkpoint(tmp_path, 7, model, optimizers, {"best_step": None})
     other, others = trained(optimizer)
-    assert load_checkpoint(place, other, others)["step"] == 7
+    assert load_checkpoint(checkpoint, other, others)["step"] == 7
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     for a, b in zip(optimizers, others, strict=True):
         for p, q in zip(a.state.values(), b.state.values(), strict=True):
@@ -49,7 +49,7 @@ def test_keeps_the_last_two_and_the_best(tmp_path):
 FOREIGN = ["000006 copy", "notes", "12.bak", "7", "0000007", "٠٠٠٠٠٧", "000003.part", "9" * 60]
 
 
-def test_checkpoints_are_sorted_by_number_and_other_names_left_alone(tmp_path):
+def test_checkpoints_are_sorted_by_number_and_other_names_ignored(tmp_path):
     """As text, 1000000 comes before 999998."""
     model, optimizers = trained()
     folder = tmp_path / "checkpoints"
@@ -57,17 +57,17 @@ def test_checkpoints_are_sorted_by_number_and_other_names_left_alone(tmp_path):
         (folder / name).mkdir(parents=True)
     (folder / "000005").write_text("a file of somebody's")
     for step in (999_998, 999_999, 1_000_000, 1_000_001):
-        place = save_checkpoint(folder, step, model, optimizers, {"best_step": 999_998})
-        assert newest(folder) == place
+        checkpoint = save_checkpoint(folder, step, model, optimizers, {"best_step": 999_998})
+        assert newest(folder) == checkpoint
     assert [p.name for p in checkpoints(folder)] == ["999998", "1000000", "1000001"]
     assert {p.name for p in folder.iterdir()} == {*FOREIGN, "000005", "999998", "1000000", "1000001"}
     assert best(tmp_path).name == "999998"
     (folder / "1000001" / "state.json").unlink()
-    whole, damaged = _newest(tmp_path)
+    whole, damaged = _newest_checkpoint(tmp_path)
     assert whole.name == "1000000" and [p.name for p in damaged] == ["1000001"]
 
 
-def test_watched_steps_are_sorted_by_number_and_other_names_left_alone(tmp_path):
+def test_watched_steps_are_sorted_by_number_and_other_names_ignored(tmp_path):
     for name in ("1000000", "999999", "000200", *FOREIGN):
         (tmp_path / f"{name}.safetensors").touch()
     (tmp_path / "000100").touch()
@@ -79,7 +79,7 @@ def test_watched_steps_are_sorted_by_number_and_other_names_left_alone(tmp_path)
 
 
 @pytest.mark.parametrize("harm", ["cut", "flip", "no state", "broken state", "missing", "newer"])
-def test_a_damaged_one_is_passed_over(harm, tmp_path):
+def test_a_damaged_checkpoint_is_skipped(harm, tmp_path):
     model, optimizers = trained()
     good = save_checkpoint(tmp_path, 1, model, optimizers, {})
     bad = save_checkpoint(tmp_path, 2, model, optimizers, {})
@@ -104,7 +104,7 @@ def test_a_damaged_one_is_passed_over(harm, tmp_path):
         load_checkpoint(bad, model, optimizers)
 
 
-def test_a_half_written_one_is_not_seen(tmp_path):
+def test_a_half_written_checkpoint_is_ignored(tmp_path):
     model, optimizers = trained()
     good = save_checkpoint(tmp_path, 1, model, optimizers, {})
     half = tmp_path / ".000002.part"
@@ -115,7 +115,7 @@ def test_a_half_written_one_is_not_seen(tmp_path):
     assert not half.exists() and newest(tmp_path).name == "000002"
 
 
-def test_a_full_disk_leaves_the_last_good_one_and_says_so(tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_last_good_checkpoint_and_is_reported(tmp_path, monkeypatch):
     model, optimizers = trained()
     save_checkpoint(tmp_path, 1, model, optimizers, {})
 
@@ -128,10 +128,10 @@ def test_a_full_disk_leaves_the_last_good_one_and_says_so(tmp_path, monkeypatch)
     assert [p.name for p in tmp_path.iterdir()] == ["000001"]
 
 
-def test_another_config_is_told(tmp_path):
+def test_another_config_is_refused(tmp_path):
     model, optimizers = trained()
-    place = save_checkpoint(tmp_path, 1, model, optimizers, {})
+    checkpoint = save_checkpoint(tmp_path, 1, model, optimizers, {})
     with pytest.raises(ValueError, match="of another config"):
-        load_checkpoint(place, Transformer(CONFIG.replace(width=32)))
+        load_checkpoint(checkpoint, Transformer(CONFIG.replace(width=32)))
     with pytest.raises(ValueError, match="of another config"):
-        load_checkpoint(place, Transformer(CONFIG.replace(n_layer=3)))
+        load_checkpoint(checkpoint, Transformer(CONFIG.replace(n_layer=3)))

@@ -26,9 +26,9 @@ def english(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def runs_folder(tmp_path_factory):
     """A folder with a small encoder, texts with labels, and a classifier."""
-    folder = tmp_path_factory.mktemp("made")
+    folder = tmp_path_factory.mktemp("runs")
     (folder / "reviews.tsv").write_text("\n".join(LINES), encoding="utf-8")
     (folder / "book.txt").write_text("\n".join(line.split("\t")[0] for line in LINES), encoding="utf-8")
     changes = SMALL | dict(position="learned", norm="layer", norm_place="post")
@@ -37,49 +37,61 @@ def made(tmp_path_factory):
     return folder
 
 
-def begin(made, out, **changes):
-    return runs.start("classify", out=out, base=str(made / "base"), pairs=str(made / "reviews.tsv"), changes=changes)
+def begin(runs_folder, out, **changes):
+    return runs.start(
+        "classify", out=out, base=str(runs_folder / "base"), pairs=str(runs_folder / "reviews.tsv"), changes=changes
+    )
 
 
-def test_it_learns_and_every_way_to_ask_agrees(made, capsys, monkeypatch):
-    assert main(["eval", "--model", str(made / "run"), "--pairs", str(made / "reviews.tsv"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["accuracy"] > 0.9 and told["labels"] == ["neg", "pos"] and told["lines"] == len(LINES)
-    assert sum(map(sum, told["confusion"])) == len(LINES)
-    first = told["each"][0]
-    assert main(["classify", first["text"], "--model", str(made / "run"), "--json"]) == 0
+def test_a_classifier_learns_and_all_commands_agree(runs_folder, capsys, monkeypatch):
+    assert (
+        main(["eval", "--model", str(runs_folder / "run"), "--pairs", str(runs_folder / "reviews.tsv"), "--json"]) == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["accuracy"] > 0.9 and report["labels"] == ["neg", "pos"] and report["lines"] == len(LINES)
+    assert sum(map(sum, report["confusion"])) == len(LINES)
+    first = report["each"][0]
+    assert main(["classify", first["text"], "--model", str(runs_folder / "run"), "--json"]) == 0
     (alone,) = json.loads(capsys.readouterr().out)
     assert alone["labels"] == pytest.approx(first["probabilities"], abs=1e-6)
-    assert main(["classify", first["text"], "--model", str(made / "run")]) == 0
+    assert main(["classify", first["text"], "--model", str(runs_folder / "run")]) == 0
     assert "%" in capsys.readouterr().out
     piped = "good film\n\n" + "x" * 99 + "\nawful film\n"
     monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(piped.encode())))
-    assert main(["classify", "-", "--model", str(made / "run")]) == 1
+    assert main(["classify", "-", "--model", str(runs_folder / "run")]) == 1
     out, err = capsys.readouterr()
     rows = out.split("\n")
     assert [row.split("\t")[0] for row in rows] == ["pos", "", "", "neg", ""]
     assert "line 3: " in err and "lines left out, as named above: 1" in err
 
 
-def test_a_table_for_people(made, capsys):
-    (made / "test.tsv").write_text("good film\tpos\nawful film\tneg\nwhat\tso-so\nno label\n", encoding="utf-8")
-    assert main(["eval", "--model", str(made / "run"), "--pairs", str(made / "test.tsv"), "--each"]) == 1
+def test_a_table_for_people(runs_folder, capsys):
+    (runs_folder / "test.tsv").write_text("good film\tpos\nawful film\tneg\nwhat\tso-so\nno label\n", encoding="utf-8")
+    assert main(["eval", "--model", str(runs_folder / "run"), "--pairs", str(runs_folder / "test.tsv"), "--each"]) == 1
     out, err = capsys.readouterr()
     assert "accuracy 100.0%" in out and "precision" in out and "confusion" in out
     assert "line 3: the label 'so-so' was not seen in training: the model knows neg, pos" in err
     assert "line 4: the number of columns is 1, not 2" in err
-    assert main(["--lang", "zh", "eval", "--model", str(made / "run"), "--pairs", str(made / "test.tsv")]) == 1
+    assert (
+        main(["--lang", "zh", "eval", "--model", str(runs_folder / "run"), "--pairs", str(runs_folder / "test.tsv")])
+        == 1
+    )
     assert "准确率 100.0%" in capsys.readouterr().out
 
 
-def test_where_no_line_can_be_measured_the_first_is_named(made, capsys):
-    (made / "none.tsv").write_text("\ngood film\tso-so\nfine\tso-so\n", encoding="utf-8")
-    for lang, says in (("en", "qkv: line 2: the label 'so-so'"), ("zh", "qkv：第 2 行：标签 'so-so'")):
-        assert main(["--lang", lang, "eval", "--model", str(made / "run"), "--pairs", str(made / "none.tsv")]) == 2
-        assert says in capsys.readouterr().err
+def test_where_no_line_can_be_measured_the_first_is_named(runs_folder, capsys):
+    (runs_folder / "none.tsv").write_text("\ngood film\tso-so\nfine\tso-so\n", encoding="utf-8")
+    for lang, message in (("en", "qkv: line 2: the label 'so-so'"), ("zh", "qkv：第 2 行：标签 'so-so'")):
+        assert (
+            main(
+                ["--lang", lang, "eval", "--model", str(runs_folder / "run"), "--pairs", str(runs_folder / "none.tsv")]
+            )
+            == 2
+        )
+        assert message in capsys.readouterr().err
 
 
-def test_resumed_equals_uninterrupted_bit_for_bit(made, tmp_path):
+def test_resumed_equals_uninterrupted_bit_for_bit(runs_folder, tmp_path):
     class Power(Exception):
         """The power goes."""
 
@@ -88,16 +100,16 @@ def test_resumed_equals_uninterrupted_bit_for_bit(made, tmp_path):
             raise Power
 
     settings = dict(steps=12, checkpoint_every=5, dropout=0.1, patience=None)
-    whole = begin(made, tmp_path / "whole", **settings)
+    whole = begin(runs_folder, tmp_path / "whole", **settings)
     whole.train()
     with pytest.raises(Power):
-        begin(made, tmp_path / "cut", **settings).train(cut)
+        begin(runs_folder, tmp_path / "cut", **settings).train(cut)
     again = runs.resume(tmp_path / "cut")
     again.train()
     assert all(torch.equal(p, q) for p, q in zip(whole.model.parameters(), again.model.parameters(), strict=True))
 
 
-def test_signs_that_a_model_does_not_know_are_told(made, tmp_path, monkeypatch):
+def test_unknown_characters_are_reported(runs_folder, tmp_path, monkeypatch):
     """An English encoder reads 很好看 as three times "unknown", and would tell one label of all such texts."""
     english = Characters.make("abc ", special=["pad", "eos", "unk"])
     texts = LabelledTexts([("ab很", "x"), ("好看", "y"), ("abc", "y")], ("x", "y"), english, most=9)
@@ -107,18 +119,20 @@ def test_signs_that_a_model_does_not_know_are_told(made, tmp_path, monkeypatch):
         classify(model, english, ["很好看"])
     with pytest.warns(Notice, match="doesn't know 1 of the 2 tokens of '很a'"):
         assert classify(model, english, ["很a"])
-    monkeypatch.setattr("qkv.train.training_data.UNKNOWN", -1.0)
-    assert ("why.unknown", {"share": "0%"}) in [tuple(each) for each in begin(made, tmp_path / "run").why]
+    monkeypatch.setattr("qkv.train.training_data.UNKNOWN_SHARE", -1.0)
+    assert ("why.unknown", {"share": "0%"}) in [tuple(each) for each in begin(runs_folder, tmp_path / "run").why]
 
 
-def test_only_the_head_is_new(made, tmp_path):
-    run = begin(made, tmp_path / "run", steps=1)
-    base, _ = load(made / "base")
+def test_only_the_head_is_new(runs_folder, tmp_path):
+    run = begin(runs_folder, tmp_path / "run", steps=1)
+    base, _ = load(runs_folder / "base")
     old, new = dict(base.named_parameters()), dict(run.model.named_parameters())
     shared = [name for name in new if not name.startswith(("head", "pooler"))]
     assert len(shared) > 10 and all(torch.equal(old[name], new[name]) for name in shared)
-    again = runs.start("classify", out=tmp_path / "again", base=str(made / "run"), pairs=str(made / "reviews.tsv"))
-    taught, _ = load(made / "run")
+    again = runs.start(
+        "classify", out=tmp_path / "again", base=str(runs_folder / "run"), pairs=str(runs_folder / "reviews.tsv")
+    )
+    taught, _ = load(runs_folder / "run")
     pairs = zip(again.model.parameters(), taught.parameters(), strict=True)
     assert all(torch.equal(p, q) for p, q in pairs), "a classifier of the same labels keeps its head"
 
@@ -134,43 +148,52 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_can_not_be_learned_is_told_and_leaves_nothing(wrong, made, tmp_path, monkeypatch, capsys):
+def test_unusable_pairs_are_refused_and_leave_no_files(wrong, runs_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    content, told = WRONG[wrong]
+    content, message = WRONG[wrong]
     (tmp_path / "wrong.tsv").write_text(content)
-    assert main(["train", "classify", "--from", str(made / "base"), "--pairs", "wrong.tsv"]) == 2
-    assert told in capsys.readouterr().err and [place.name for place in tmp_path.iterdir()] == ["wrong.tsv"]
+    assert main(["train", "classify", "--from", str(runs_folder / "base"), "--pairs", "wrong.tsv"]) == 2
+    assert message in capsys.readouterr().err and [path.name for path in tmp_path.iterdir()] == ["wrong.tsv"]
 
 
 @pytest.mark.parametrize(
     "options", [["--pairs", "reviews.tsv"], ["--from", "base"], ["--from", "base", "--text", "book.txt"]]
 )
-def test_it_says_what_it_needs(options, made, monkeypatch, capsys):
-    monkeypatch.chdir(made)
+def test_missing_options_are_named(options, runs_folder, monkeypatch, capsys):
+    monkeypatch.chdir(runs_folder)
     assert main(["train", "classify", *options]) == 2
     assert "--pairs reviews.tsv --from minilm" in capsys.readouterr().err
 
 
-def test_verbs_that_need_another_head_say_so(made, capsys):
-    assert main(["fill", "good [MASK]", "--model", str(made / "run")]) == 2
-    assert main(["classify", "good", "--model", str(made / "base")]) == 2
+def test_commands_that_need_another_head_refuse(runs_folder, capsys):
+    assert main(["fill", "good [MASK]", "--model", str(runs_folder / "run")]) == 2
+    assert main(["classify", "good", "--model", str(runs_folder / "base")]) == 2
     err = capsys.readouterr().err
     assert "doesn't fill in words" in err and "tells no labels" in err
 
 
-def test_long_texts_are_cut_and_that_is_said(made, tmp_path, capsys):
+def test_long_texts_are_cut_with_a_notice(runs_folder, tmp_path, capsys):
     (tmp_path / "long.tsv").write_text("good film " * 9 + "\tpos\nbad\tneg\nawful\tneg\n" + "fine\tpos\n" * 9)
-    options = ["train", "classify", "--from", str(made / "base"), "--pairs", str(tmp_path / "long.tsv"), "--steps", "1"]
+    options = [
+        "train",
+        "classify",
+        "--from",
+        str(runs_folder / "base"),
+        "--pairs",
+        str(tmp_path / "long.tsv"),
+        "--steps",
+        "1",
+    ]
     assert main([*options, "--out", str(tmp_path / "run")]) == 0
     assert "longer than 32 tokens" in capsys.readouterr().out
 
 
-def test_it_is_exported_as_transformers_has_it(made, tmp_path, capsys):
+def test_it_is_exported_as_transformers_has_it(runs_folder, tmp_path, capsys):
     import transformers as hf
 
-    assert main(["export", str(made / "run"), "--out", str(tmp_path / "hf")]) == 0
+    assert main(["export", str(runs_folder / "run"), "--out", str(tmp_path / "hf")]) == 0
     assert "AutoModelForSequenceClassification" in capsys.readouterr().out
     model = hf.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
-    ours, tokenizer = load(made / "run")
+    ours, tokenizer = load(runs_folder / "run")
     ids = torch.tensor([tokenizer.encode("good film")])
     assert torch.allclose(model(ids).logits, ours(ids), atol=1e-5) and model.config.id2label == {0: "neg", 1: "pos"}

@@ -33,13 +33,13 @@ def run(whole, tmp_path):
 
 
 def change(file, values):
-    told = json.loads(file.read_text())
-    for place, value in values.items():
-        holder, *keys = told, *place.split("/")
+    record = json.loads(file.read_text())
+    for path, value in values.items():
+        holder, *keys = record, *path.split("/")
         for key in keys[:-1]:
             holder = holder[key]
         holder[keys[-1]] = value
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(record))
 
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -71,14 +71,14 @@ STATES = {
 
 
 @pytest.mark.parametrize("harm", STATES)
-def test_a_damaged_state_is_told(harm, run):
-    for place in (run / "checkpoints").iterdir():
-        told = STATES[harm]
-        if isinstance(told, str):
-            (place / "state.json").write_text(told)
+def test_a_damaged_state_is_refused(harm, run):
+    for checkpoint in (run / "checkpoints").iterdir():
+        damage = STATES[harm]
+        if isinstance(damage, str):
+            (checkpoint / "state.json").write_text(damage)
         else:
-            change(place / "state.json", {key: value for key, value in told.items() if "//" not in key})
-        problem = check(place)
+            change(checkpoint / "state.json", {key: value for key, value in damage.items() if "//" not in key})
+        problem = check(checkpoint)
         assert problem is not None and "state.json" in str(problem) and problem.say("zh")
     assert newest(run / "checkpoints") is None
     for opened in (model_files.load, resume):
@@ -88,11 +88,11 @@ def test_a_damaged_state_is_told(harm, run):
 
 def test_a_file_that_has_no_end_is_not_read(run):
     """A link to a device, a pipe nobody writes to: regular files alone are hashed."""
-    for place in (run / "checkpoints").iterdir():
-        (place / "model.safetensors").unlink()
-        (place / "model.safetensors").symlink_to("/dev/zero")
-        assert "not a regular file" in str(check(place))
-    with pytest.raises(Problem, match="not a regular file"):
+    for checkpoint in (run / "checkpoints").iterdir():
+        (checkpoint / "model.safetensors").unlink()
+        (checkpoint / "model.safetensors").symlink_to("/dev/zero")
+        assert "no regular file" in str(check(checkpoint))
+    with pytest.raises(Problem, match="no regular file"):
         model_files.load(run)
     (run / "config.json").unlink()
     (run / "config.json").symlink_to("/dev/zero")
@@ -113,7 +113,7 @@ def test_a_config_that_its_weights_belie_is_refused_before_anything_is_built(nam
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("key", "value"),
     [
         ("model", []),
         ("model/width", {"a": 1}),
@@ -129,11 +129,11 @@ def test_a_config_that_its_weights_belie_is_refused_before_anything_is_built(nam
         ("why", [["no such", {}]]),
     ],
 )
-def test_a_record_that_no_run_has_is_told(place, value, run):
-    change(run / "config.json", {place: value})
-    with pytest.raises(Problem) as told:
+def test_an_impossible_record_is_refused(key, value, run):
+    change(run / "config.json", {key: value})
+    with pytest.raises(Problem) as refusal:
         resume(run)
-    assert told.value.say("zh")
+    assert refusal.value.say("zh")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_record_that_no_run_has_is_told(place, value, run):
         {"complete": "yes"},
     ],
 )
-def test_a_damaged_index_of_tokens_is_told(change_to, run):
+def test_a_damaged_index_of_tokens_is_refused(change_to, run):
     change(run / "tokens" / "index.json", change_to)
     with pytest.raises(Problem, match="is not an index"):
         resume(run)
@@ -158,13 +158,13 @@ def files(folder):
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_over(run, capsys):
-    for place in (run / "checkpoints").iterdir():
-        file = place / "model.safetensors"
+    for checkpoint in (run / "checkpoints").iterdir():
+        file = checkpoint / "model.safetensors"
         file.write_bytes(file.read_bytes()[:-1] + b"x")
     before = files(run)
     assert main(["train", "--resume", str(run)]) == 2
-    told = capsys.readouterr().err
-    assert "none is whole" in told and "its content changed" in told and f"qkv train --resume {run}" in told
+    message = capsys.readouterr().err
+    assert "none is whole" in message and "its content changed" in message and f"qkv train --resume {run}" in message
     assert files(run) == before, "nothing is written"
     assert main(["train", "--resume", str(run), "--lang", "zh"]) == 2 and "没有改动任何文件" in capsys.readouterr().err
     (run / "checkpoints").rename(run / "old")  # as the sentence says
@@ -172,9 +172,9 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_trained_over(run, capsys
     assert newest(run / "checkpoints").name == "000004"
 
 
-def test_where_one_is_whole_training_goes_on_from_it(run, capsys):
+def test_training_resumes_from_the_newest_undamaged_checkpoint(run, capsys):
     last = max((run / "checkpoints").iterdir())
     (last / "state.json").write_text("[]")
     assert main(["train", "--resume", str(run)]) == 0
-    told = capsys.readouterr().out
-    assert "step 2" in told and "state.json" in told
+    output = capsys.readouterr().out
+    assert "step 2" in output and "state.json" in output

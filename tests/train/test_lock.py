@@ -102,14 +102,14 @@ def test_a_lock_file_that_names_nobody_is_enough(content, run, hold):
 
 
 def test_two_threads_do_not_train_a_run_at_once(run):
-    going, reached, go_on = resume(run), threading.Event(), threading.Event()
-    going.settings = going.settings.__class__(**{**going.settings.to_dict(), "steps": 3, "before": ()})
+    first, reached, go_on = resume(run), threading.Event(), threading.Event()
+    first.settings = first.settings.__class__(**{**first.settings.to_dict(), "steps": 3, "before": ()})
 
     def report(line):
         reached.set()
         assert go_on.wait(60)
 
-    thread = threading.Thread(target=going.train, args=(report,))
+    thread = threading.Thread(target=first.train, args=(report,))
     thread.start()
     try:
         assert reached.wait(60)
@@ -130,9 +130,9 @@ def test_a_run_that_is_only_open_can_be_opened_again(run):
 
 
 def test_the_lock_is_released_when_the_run_is_dropped_or_fails(run):
-    going = resume(run)
+    opened = resume(run)
     assert (run / LOCK).exists()
-    del going
+    del opened
     assert not (run / LOCK).exists()
     (run / "tokens" / "index.json").unlink()
     with pytest.raises(Problem):
@@ -143,7 +143,7 @@ def test_the_lock_is_released_when_the_run_is_dropped_or_fails(run):
     assert not (run.parent / LOCK).exists()
 
 
-def test_a_file_system_without_locks_is_named_and_training_goes_on(run, monkeypatch):
+def test_a_file_system_without_locks_warns_and_training_continues(run, monkeypatch):
     def refuse(file):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -152,7 +152,7 @@ def test_a_file_system_without_locks_is_named_and_training_goes_on(run, monkeypa
         assert resume(run).train()["step"] == 2
 
 
-def test_a_lock_file_removed_by_its_last_holder_is_made_again(run, monkeypatch):
+def test_a_lock_file_removed_by_its_last_holder_is_recreated(run, monkeypatch):
     """The holder removes the file after we opened and before we locked it: that lock would hold nobody off."""
     real, removed = locking._lock, []
 
@@ -162,8 +162,8 @@ def test_a_lock_file_removed_by_its_last_holder_is_made_again(run, monkeypatch):
         real(file)
 
     monkeypatch.setattr(locking, "_lock", lock)
-    held = lock_run(run)
-    assert removed and not held.released and (run / LOCK).exists()
+    new_lock = lock_run(run)
+    assert removed and not new_lock.released and (run / LOCK).exists()
     with pytest.raises(Problem, match="is being trained"):
         locking._acquire(run)  # as another process would
 

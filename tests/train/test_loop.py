@@ -17,7 +17,7 @@ from qkv.disk.run_folder import check, newest
 from qkv.formats.model_files import load
 from qkv.i18n import Problem
 from qkv.train import run as runs
-from qkv.train.loop import one_step
+from qkv.train.loop import update_weights
 from qkv.train.parallelize import World
 from qkv.train.resume_options import ResumeOptions
 
@@ -40,7 +40,7 @@ def losses(folder):
     return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def can_be_known(batch):
+def is_learnable(batch):
     """Does every row differ from the others from its first token on, so that memory alone can bring the loss to 0?"""
     first = batch[0][:, 0].tolist()
     return len(set(first)) == len(first) or len(batch) > 2
@@ -48,15 +48,15 @@ def can_be_known(batch):
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("task", ["lm", "mlm", "translate"])
-def test_overfits_one_batch(task, optimizer, book, tmp_path):
+def test_overfits_a_single_batch(task, optimizer, book, tmp_path):
     rates = {"lr": 0.02} if optimizer == "muon" else {"lr": 3e-3, "weight_decay": 0.0}
     run = begin(
         task, tmp_path / "run", book, optimizer=optimizer, dropout=0.0, steps=10**6, warmup=5, width=48, **rates
     )
-    batch = next(b for b in (run.task.batch(0, step, 4) for step in range(1000)) if can_be_known(b))
+    batch = next(b for b in (run.task.batch(0, step, 4) for step in range(1000)) if is_learnable(b))
     run.task.batch = lambda seed, step, rows: batch
     for step in range(400):
-        loss, _ = one_step(run.model, run.model, run.task, run.settings, run.optimizers, step, World())
+        loss, _ = update_weights(run.model, run.model, run.task, run.settings, run.optimizers, step, World())
         if loss < 0.01:
             return
     pytest.fail(f"after 400 steps on one batch the loss is still {loss}")
@@ -123,8 +123,8 @@ def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
     run.train()
     files = sorted((tmp_path / "run" / "watch").iterdir())
     assert [file.stem for file in files] == ["000005", "000010", "000012"]
-    kept = Trace.load(files[-1])
-    assert "".join(kept.tokens().pieces) == kept.text == "the cat 我" and kept.more["step"] == 12
+    trace = Trace.load(files[-1])
+    assert "".join(trace.tokens().pieces) == trace.text == "the cat 我" and trace.more["step"] == 12
     ids = torch.tensor([run.task.tokenizer.encode("the cat 我")])
     from qkv import record
 
@@ -132,9 +132,9 @@ def test_watch_keeps_traces_that_give_the_models_own_weights(book, tmp_path):
     with record() as calls, torch.no_grad():
         run.model(ids)
     for layer in (0, 1):
-        for head in range(kept.n_head()):
+        for head in range(trace.n_head()):
             own = calls[layer].weights()[0, head]
-            torch.testing.assert_close(torch.from_numpy(kept.map(layer, head)), own, atol=5e-3, rtol=5e-3)
+            torch.testing.assert_close(torch.from_numpy(trace.map(layer, head)), own, atol=5e-3, rtol=5e-3)
 
 
 def test_translators_are_watched_too(tmp_path):
@@ -142,9 +142,9 @@ def test_translators_are_watched_too(tmp_path):
 
     run = runs.start("translate", out=tmp_path / "run", changes=SMALL, watch="15 Nov 2026")
     run.train()
-    kept = Trace.load(tmp_path / "run" / "watch" / "000012.safetensors")
-    assert kept.parts == ["encoder", "decoder", "cross"]
-    assert kept.map(0, 0, part="cross").shape[1] == len(kept.tokens("encoder")) == len("15 Nov 2026") + 1
+    trace = Trace.load(tmp_path / "run" / "watch" / "000012.safetensors")
+    assert trace.parts == ["encoder", "decoder", "cross"]
+    assert trace.map(0, 0, part="cross").shape[1] == len(trace.tokens("encoder")) == len("15 Nov 2026") + 1
 
 
 CHILD = """
@@ -180,8 +180,8 @@ def test_ten_kills_at_random_moments_lose_nothing(book, tmp_path):
         time.sleep(dice.random() * 0.6)
         process.kill()
         process.wait()
-        place = newest(folder / "checkpoints")
-        assert place is None or check(place) is None
+        checkpoint = newest(folder / "checkpoints")
+        assert checkpoint is None or check(checkpoint) is None
     last = child(folder, book, steps)
     assert last.wait(300) == 0, last.stderr.read().decode()
     assert losses(folder) == losses(tmp_path / "whole")
@@ -194,7 +194,7 @@ def test_ten_kills_at_random_moments_lose_nothing(book, tmp_path):
 @pytest.mark.parametrize(
     "signum", [pytest.param(signal.SIGTERM, marks=pytest.mark.cold), signal.SIGINT], ids=["SIGTERM", "Ctrl-C"]
 )
-def test_asked_to_stop_it_saves_and_goes_on_exactly(signum, book, tmp_path):
+def test_a_stop_signal_saves_and_resume_is_exact(signum, book, tmp_path):
     folder = tmp_path / "run"
     options = [f"--set={k}={v}" for k, v in SMALL.items()]
     command = [
@@ -225,20 +225,20 @@ def test_asked_to_stop_it_saves_and_goes_on_exactly(signum, book, tmp_path):
     stopped = json.loads((newest(folder / "checkpoints") / "state.json").read_text())["step"]
     assert losses(folder)[stopped - 1 :] == losses(folder)[stopped - 1 : stopped]
     reference = begin("lm", tmp_path / "whole", book, steps=3000)
-    seen = []
+    expected = []
 
     class Enough(Exception):
         pass
 
-    def note(line):
-        seen.append(line["loss"])
+    def record_loss(line):
+        expected.append(line["loss"])
         if line["step"] == stopped:
             raise Enough
 
     with pytest.raises(Enough):
-        reference.train(note)
+        reference.train(record_loss)
     again = runs.resume(folder)
-    assert losses(folder) == seen
+    assert losses(folder) == expected
     assert all(torch.equal(a, b) for a, b in zip(again.model.parameters(), reference.model.parameters(), strict=True))
 
 
@@ -252,9 +252,9 @@ def test_dates_are_learned_and_aligned(tmp_path):
     run.train()
     model, tokenizer = load(tmp_path / "run")
     pairs = [date_pair(99, i, "unseen") for i in range(500)]
-    said = translate(model, tokenizer, [source for source, _ in pairs])
-    right = sum(a == b for a, (_, b) in zip(said, pairs, strict=True))
-    assert right >= 495, [(s, a, b) for a, (s, b) in zip(said, pairs, strict=True) if a != b][:10]
+    translations = translate(model, tokenizer, [source for source, _ in pairs])
+    right = sum(a == b for a, (_, b) in zip(translations, pairs, strict=True))
+    assert right >= 495, [(s, a, b) for a, (s, b) in zip(translations, pairs, strict=True) if a != b][:10]
     assert aligned(model, tokenizer) >= 0.9
 
 
@@ -273,7 +273,7 @@ def aligned(model, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"widht": 8}, "did you mean 'width'?"),
         ({"optimizer": "sgd"}, "not one of muon, adamw"),
@@ -284,10 +284,10 @@ def aligned(model, tokenizer):
     ],
     ids=str,
 )
-def test_wrong_settings_are_told(changes, says, book, tmp_path):
+def test_wrong_settings_are_refused(changes, message, book, tmp_path):
     with pytest.raises(ValueError) as error:
         begin("lm", tmp_path / "run", book, **changes)
-    assert says in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_run_is_not_overwritten(book, tmp_path):

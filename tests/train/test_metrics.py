@@ -46,7 +46,7 @@ def test_many_damaged_lines_are_named_once(file):
     assert [str(each.message).rpartition(": ")[2] for each in caught] == ["1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …"]
 
 
-def test_a_run_that_goes_on_keeps_every_good_line_up_to_its_step(file):
+def test_a_resumed_run_keeps_every_good_line_up_to_its_step(file):
     file.write_text("\n".join([GOOD[0], "null", *GOOD[1:]]) + '\n{"step": 8, "lo')
     with pytest.warns(Notice, match="left out: 2$"):
         trim_metrics(file, 5)

@@ -11,11 +11,11 @@ from qkv.train.settings import Settings
 @pytest.mark.parametrize("shape", [(3, 8, 8), (2, 5, 13), (2, 13, 5), (1, 1, 7)], ids=str)
 def test_orthogonalised_matrices_have_even_strength_and_keep_their_directions(shape):
     matrices = torch.randn(*shape, dtype=torch.float64)
-    made = orthogonalise(matrices)
-    values = torch.linalg.svdvals(made)
+    orthogonal = orthogonalise(matrices)
+    values = torch.linalg.svdvals(orthogonal)
     assert ((values > 0.3) & (values < 1.4)).all()
     u, _, v = torch.linalg.svd(matrices, full_matrices=False)
-    inner = u.transpose(1, 2) @ made @ v.transpose(1, 2)
+    inner = u.transpose(1, 2) @ orthogonal @ v.transpose(1, 2)
     off = inner - torch.diag_embed(inner.diagonal(dim1=1, dim2=2))
     assert off.abs().max() < 1e-8
 
@@ -51,7 +51,7 @@ def test_muon_is_momentum_then_orthogonal_by_the_formula():
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder", "encoder-decoder"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_every_weight_has_exactly_one_optimizer(kind, tied):
+def test_every_weight_has_a_single_optimizer(kind, tied):
     model = Transformer(
         Config(kind=kind, vocab=9, width=8, n_layer=2, n_head=2, bias=True, tied=tied, position="relative")
     )

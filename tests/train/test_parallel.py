@@ -98,27 +98,27 @@ def lines(folder):
 
 
 def weights(folder):
-    place = newest(folder / "checkpoints")
-    return load_file(place / "model.safetensors")
+    checkpoint = newest(folder / "checkpoints")
+    return load_file(checkpoint / "model.safetensors")
 
 
 def close(a, b, tolerance=1e-9):
     """Two runs with the same numbers, up to how sums round."""
-    for one, other in zip(lines(a), lines(b), strict=True):
-        assert one == pytest.approx(other, rel=tolerance, abs=tolerance)
-    one, other = weights(a), weights(b)
-    assert one.keys() == other.keys()
-    for name in one:
+    for a_values, other in zip(lines(a), lines(b), strict=True):
+        assert a_values == pytest.approx(other, rel=tolerance, abs=tolerance)
+    a_values, other = weights(a), weights(b)
+    assert a_values.keys() == other.keys()
+    for name in a_values:
         torch.testing.assert_close(
-            one[name], other[name], atol=tolerance, rtol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
+            a_values[name], other[name], atol=tolerance, rtol=tolerance, msg=lambda m, n=name: f"{n}: {m}"
         )
 
 
 def same(a, b):
     """Two runs with the same numbers, bit for bit."""
     assert lines(a) == lines(b)
-    one, other = weights(a), weights(b)
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    a_values, other = weights(a), weights(b)
+    assert a_values.keys() == other.keys() and all(torch.equal(a_values[name], other[name]) for name in a_values)
 
 
 # The jobs that processes do.
@@ -126,19 +126,19 @@ def same(a, b):
 
 def job_everything(folder):
     """All that two processes do in one go: starting them takes longer than what they do."""
-    told = {}
+    outcomes = {}
     for kind in KINDS:
         world = world_from_environment(kind)
         for name in DAILY[kind]:
             begin(folder / f"{kind}-{name}", *CASES[name], world).train()
-        told[f"{kind} gradients"] = gradients_of(begin(folder / f"{kind}-gradients", *LONG, world))
-        told[f"{kind} exact"] = exact(folder, kind, world)
+        outcomes[f"{kind} gradients"] = gradients_of(begin(folder / f"{kind}-gradients", *LONG, world))
+        outcomes[f"{kind} exact"] = exact(folder, kind, world)
         half = begin(folder / f"{kind}-half", *LONG, world)
         with half.lock or nullcontext():  # as while it trains
-            told[f"{kind} locked"] = refused(lambda half=half, world=world: runs.resume(half.folder, world))
+            outcomes[f"{kind} locked"] = refused(lambda half=half, world=world: runs.resume(half.folder, world))
         stops_after(half, 2)
-        told[f"{kind} full"] = full_disk(folder, kind, world)
-        told[f"{kind} refused"] = [
+        outcomes[f"{kind} full"] = full_disk(folder, kind, world)
+        outcomes[f"{kind} refused"] = [
             refused(lambda world=world: begin(folder / "refused", "translate", dict(batch=9), world)),
             refused(lambda world=world, kind=kind: begin(folder / f"{kind}-half", "translate", {}, world)),
         ]
@@ -146,10 +146,12 @@ def job_everything(folder):
         world = world_from_environment(kind)
         world.once(lambda was=was, kind=kind: copied(folder / f"{was}-half", f"{was}-then-{kind}"))
         run = quiet(runs.resume(folder / f"{was}-then-{kind}", world))
-        told[f"{was}-then-{kind}"] = dict(run.why).get("why.world")
+        outcomes[f"{was}-then-{kind}"] = dict(run.why).get("why.world")
         run.train()
-    told["remembered"] = [world_from_environment(None, folder / f"{kind}-half").kind for kind in ("ddp", "fsdp", "one")]
-    return told
+    outcomes["remembered"] = [
+        world_from_environment(None, folder / f"{kind}-half").kind for kind in ("ddp", "fsdp", "one")
+    ]
+    return outcomes
 
 
 def job_others(folder):
@@ -173,11 +175,11 @@ def gradients_of(run):
 
 def job_exact(folder):
     """Stop and go on, with as many processes as there are."""
-    told = {kind: exact(folder, kind, world_from_environment(kind)) for kind in KINDS}
+    outcomes = {kind: exact(folder, kind, world_from_environment(kind)) for kind in KINDS}
     run = quiet(runs.resume(folder / "fsdp-half", world_from_environment("fsdp")))
-    told["why"] = dict(run.why)["why.world"]
+    outcomes["why"] = dict(run.why)["why.world"]
     run.train()
-    return told
+    return outcomes
 
 
 def exact(folder, kind, world):
@@ -247,12 +249,12 @@ def job_killed(folder):
 
 def job_revived(folder):
     """Go on with what those that were killed had saved."""
-    told = {}
+    steps = {}
     for kind in KINDS:
         again = quiet(runs.resume(folder / f"killed-{kind}", world_from_environment(kind)))
-        told[kind] = again.state["step"]
+        steps[kind] = again.state["step"]
         again.train()
-    return told
+    return steps
 
 
 def job_second(folder):
@@ -263,8 +265,8 @@ def job_second(folder):
 
 def main():
     job, folder = sys.argv[1], Path(sys.argv[2])
-    told = globals()[f"job_{job}"](folder)
-    (folder / f"{job}.{os.environ['RANK']}.json").write_text(json.dumps(told, default=str))
+    outcomes = globals()[f"job_{job}"](folder)
+    (folder / f"{job}.{os.environ['RANK']}.json").write_text(json.dumps(outcomes, default=str))
 
 
 # Starting them.
@@ -289,7 +291,7 @@ def ended(process):
         pytest.fail(f"it does not end:\n{process.communicate()[0][-3000:]}")
 
 
-def told(folder, job, printed, processes=2):
+def read_results(folder, job, printed, processes=2):
     files = [folder / f"{job}.{rank}.json" for rank in range(processes)]
     assert all(file.exists() for file in files), printed[-6000:]
     return [json.loads(file.read_text()) for file in files]
@@ -307,14 +309,14 @@ def work(tmp_path_factory):
             break
         # gloo's own thread (pt_gloo_runloop in libtorch_cpu) crashed in one of about six runs on a busy machine.
         warnings.warn("PyTorch's gloo crashed, so the processes were started again", stacklevel=1)
-    return folder, told(folder, "everything", printed)
+    return folder, read_results(folder, "everything", printed)
 
 
 @pytest.fixture(scope="module")
 def others(work):
     """The same folder with the runs that are slow."""
     folder, _ = work
-    told(folder, "others", ended(launch("others", folder)))
+    read_results(folder, "others", ended(launch("others", folder)))
     return folder
 
 
@@ -324,36 +326,36 @@ def kills(work):
     folder, _ = work
     killed = {kind: launch("killed", folder, KIND=kind) for kind in KINDS}
     printed = {kind: ended(process) for kind, process in killed.items()}
-    left = {kind: sorted(p.name for p in (folder / f"killed-{kind}" / "checkpoints").iterdir()) for kind in KINDS}
+    remaining = {kind: sorted(p.name for p in (folder / f"killed-{kind}" / "checkpoints").iterdir()) for kind in KINDS}
     sound = {kind: check(newest(folder / f"killed-{kind}" / "checkpoints")) for kind in KINDS}
     codes = {kind: process.returncode for kind, process in killed.items()}
-    revived = told(folder, "revived", ended(launch("revived", folder)))
-    return dict(printed=printed, left=left, sound=sound, codes=codes, revived=revived)
+    revived = read_results(folder, "revived", ended(launch("revived", folder)))
+    return dict(printed=printed, left=remaining, sound=sound, codes=codes, revived=revived)
 
 
 @pytest.fixture(scope="module")
 def alone(work):
     """The same runs by one process."""
     folder, _ = work
-    made = {}
+    folders = {}
 
     def run(name, task, changes):
-        if name not in made:
-            made[name] = folder / f"one-{name}"
-            begin(made[name], task, changes).train()
-        return made[name]
+        if name not in folders:
+            folders[name] = folder / f"one-{name}"
+            begin(folders[name], task, changes).train()
+        return folders[name]
 
     return run
 
 
 @pytest.mark.parametrize("kind, name", [(kind, name) for kind in KINDS for name in DAILY[kind]])
-def test_two_processes_equal_one(kind, name, work, alone):
+def test_two_processes_equal_a_single_process(kind, name, work, alone):
     close(work[0] / f"{kind}-{name}", alone(name, *CASES[name]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind, name", [(kind, name) for kind in KINDS for name in OTHERS[kind]])
-def test_two_processes_equal_one_whatever_goes_together(kind, name, others, alone):
+def test_slow_cases_equal_a_single_process(kind, name, others, alone):
     close(others / f"{kind}-{name}", alone(name, *CASES[name]))
 
 
@@ -362,8 +364,8 @@ def test_gradients_are_of_the_mean_over_all_tokens_and_clipped_together(kind, wo
     folder, both = work
     shutil.rmtree(folder / "one-gradients", ignore_errors=True)
     whole, clipped = gradients_of(begin(folder / "one-gradients", *LONG))
-    for told in both:
-        for here, there in zip(told[f"{kind} gradients"], (whole, clipped), strict=True):
+    for outcomes in both:
+        for here, there in zip(outcomes[f"{kind} gradients"], (whole, clipped), strict=True):
             assert here == pytest.approx(there, rel=1e-9)
     assert sum(size**2 for size in clipped.values()) == pytest.approx(1e-4, rel=1e-3)
 
@@ -378,7 +380,7 @@ def test_fsdp_equals_ddp(name, others):
 def test_resumed_equals_uninterrupted_bit_for_bit(kind, work):
     folder, both = work
     same(folder / f"{kind}-cut", folder / f"{kind}-whole")
-    first, other = (told[f"{kind} exact"] for told in both)
+    first, other = (outcomes[f"{kind} exact"] for outcomes in both)
     assert first["step"] == other["step"] == 2  # only the second one was asked to stop
     assert not first["changed"] and first["why"] == {"n": 2, "kind": kind}
     assert (first["lines"], other["lines"]) == (4, 0)  # one speaks
@@ -387,7 +389,7 @@ def test_resumed_equals_uninterrupted_bit_for_bit(kind, work):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_process_locks_the_run_for_all(kind, work):
-    first, other = (told[f"{kind} locked"] for told in work[1])
+    first, other = (outcomes[f"{kind} locked"] for outcomes in work[1])
     assert first == other and f"{kind}-half is being trained by process" in first
 
 
@@ -397,7 +399,7 @@ def test_a_second_torchrun_is_refused_in_all_its_processes(work):
     folder, _ = work
     locks = [lock_run(folder / f"{kind}-half") for kind in KINDS]
     try:
-        first, other = told(folder, "second", ended(launch("second", folder)))
+        first, other = read_results(folder, "second", ended(launch("second", folder)))
     finally:
         for lock in locks:
             lock.release()
@@ -408,7 +410,7 @@ def test_a_second_torchrun_is_refused_in_all_its_processes(work):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_kill_while_saving_leaves_a_run_that_goes_on_bit_for_bit(kind, work, kills):
+def test_a_kill_while_saving_loses_nothing(kind, work, kills):
     folder, _ = work
     assert kills["codes"][kind] != 0 and "SIGKILL" in kills["printed"][kind], kills["printed"][kind][-3000:]
     assert "000003" not in kills["left"][kind] and kills["sound"][kind] is None
@@ -416,16 +418,16 @@ def test_kill_while_saving_leaves_a_run_that_goes_on_bit_for_bit(kind, work, kil
     same(folder / f"killed-{kind}", folder / f"{kind}-whole")
 
 
-@pytest.mark.parametrize("road", ["one-then-ddp", "one-then-fsdp", "ddp-then-fsdp", "fsdp-then-ddp"])
-def test_another_world_goes_on_and_says_so(road, work, alone):
+@pytest.mark.parametrize("name", ["one-then-ddp", "one-then-fsdp", "ddp-then-fsdp", "fsdp-then-ddp"])
+def test_another_world_resumes_and_reports_it(name, work, alone):
     folder, both = work
-    was, now = ({"one": "1 process"}.get(kind, f"2 × {kind}") for kind in road.split("-then-"))
-    assert both[0][road] == both[1][road] == {"was": was, "now": now}
-    close(folder / road, alone("translate-long", *LONG))
+    was, now = ({"one": "1 process"}.get(kind, f"2 × {kind}") for kind in name.split("-then-"))
+    assert both[0][name] == both[1][name] == {"was": was, "now": now}
+    close(folder / name, alone("translate-long", *LONG))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_process_goes_on_with_what_many_saved(kind, work, alone):
+def test_a_single_process_resumes_what_many_saved(kind, work, alone):
     again = quiet(runs.resume(copied(work[0] / f"{kind}-half", f"{kind}-then-one")))
     assert {name: str(value) for name, value in dict(again.why)["why.world"].items()} == {
         "was": f"2 × {kind}",
@@ -437,10 +439,10 @@ def test_one_process_goes_on_with_what_many_saved(kind, work, alone):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_checkpoint_holds(kind, work):
-    place = newest(work[0] / f"{kind}-half" / "checkpoints")
-    state = read_state(place)
+    checkpoint_folder = newest(work[0] / f"{kind}-half" / "checkpoints")
+    state = read_state(checkpoint_folder)
     assert (state["parallel"], state["processes"]) == (kind, 2)
-    files = sorted(str(p.relative_to(place)) for p in place.rglob("*") if p.is_file())
+    files = sorted(str(p.relative_to(checkpoint_folder)) for p in checkpoint_folder.rglob("*") if p.is_file())
     assert files == sorted([*state["files"], "state.json"])
     assert "model.safetensors" in files and all(file.endswith((".safetensors", ".json")) for file in files)
     slices = [file for file in files if file.startswith("shards/")]
@@ -461,25 +463,25 @@ def test_a_run_of_many_loads_like_any_other(kind, work):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_is_told_to_all(kind, work):
+def test_a_full_disk_is_reported_by_all(kind, work):
     folder, both = work
-    for told in both:
-        assert "the disk is full: checkpoint 2" in told[f"{kind} full"]
-        assert "000001" in told[f"{kind} full"]
+    for outcomes in both:
+        assert "the disk is full: checkpoint 2" in outcomes[f"{kind} full"]
+        assert "000001" in outcomes[f"{kind} full"]
     assert [p.name for p in (folder / f"{kind}-full" / "checkpoints").iterdir()] == ["000001"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mistakes_are_told_to_all(kind, work):
-    for told in work[1]:
-        uneven, taken = told[f"{kind} refused"]
+def test_mistakes_are_reported_by_all(kind, work):
+    for outcomes in work[1]:
+        uneven, existing = outcomes[f"{kind} refused"]
         assert uneven == (
             "a batch of 9 rows can't be shared evenly by 2 processes: choose a multiple of 2, such as --batch 8"
         )
-        assert "holds a run already" in taken
+        assert "holds a run already" in existing
 
 
-def test_a_run_goes_on_as_it_was_saved(work):
+def test_a_run_resumes_in_the_world_that_saved_it(work):
     assert work[1][0]["remembered"] == ["ddp", "fsdp", "ddp"]
 
 
@@ -494,7 +496,7 @@ def test_without_torchrun(monkeypatch):
         world_from_environment("ddpp")
 
 
-def test_uneven_batches_name_one_that_fits():
+def test_uneven_batches_name_a_size_that_fits():
     world = World()
     world.size = 4
     with pytest.raises(ValueError, match=r"4 processes × accumulate=2: choose a multiple of 8, such as --batch 8$"):
@@ -507,10 +509,10 @@ def test_three_processes_resume_bit_for_bit_and_take_over_from_two(work, alone, 
     """With three, the order in which gradients are added begins to matter."""
     write_data(tmp_path)
     shutil.copytree(work[0] / "fsdp-half", tmp_path / "fsdp-half")
-    said = told(tmp_path, "exact", ended(launch("exact", tmp_path, 3)), 3)
+    results = read_results(tmp_path, "exact", ended(launch("exact", tmp_path, 3)), 3)
     for kind in KINDS:
         same(tmp_path / f"{kind}-cut", tmp_path / f"{kind}-whole")
-    assert said[2]["why"] == {"was": "2 × fsdp", "now": "3 × fsdp"}
+    assert results[2]["why"] == {"was": "2 × fsdp", "now": "3 × fsdp"}
     close(tmp_path / "fsdp-half", alone("translate-long", *LONG))
 
 

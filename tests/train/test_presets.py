@@ -12,7 +12,7 @@ from qkv.model.config import CHOICES
 from qkv.model.presets import PRESETS
 from qkv.train import settings
 from qkv.train.optim import make_optimizers
-from qkv.train.settings import TASKS, chosen
+from qkv.train.settings import TASKS, resolve_preset
 from qkv.train.tasks import summed_loss
 from tests.selection import slow_except
 
@@ -25,15 +25,15 @@ SINGLE += [("attention_scale", 0.5), ("token_types", 1), ("output_scale", 2.0), 
 ADVICE = re.compile(r"leave it out|leave kind out|set 0$")
 
 
-def learns(config, made):
+def learns(config, run_settings):
     """One step moves the weights and the loss is a number."""
     torch.manual_seed(0)
     model = Transformer(config.replace(vocab=20))
-    optimizers = make_optimizers(model, made)
+    optimizers = make_optimizers(model, run_settings)
     ids = torch.randint(20, (2, 7))
     before = [p.detach().clone() for p in model.parameters()]
-    given = (ids, ids) if config.kind == "encoder-decoder" else (ids,)
-    loss, count = summed_loss(model(*given), ids)
+    inputs = (ids, ids) if config.kind == "encoder-decoder" else (ids,)
+    loss, count = summed_loss(model(*inputs), ids)
     (loss / count).backward()
     for optimizer in optimizers:
         optimizer.step()
@@ -51,53 +51,53 @@ STATEFUL = [name for name in settings._RUNS if name not in ("tiny", "small", "gp
         [(p, t) for p in settings._RUNS for t in TASKS if p not in STATEFUL or t == "lm"],
     ),
 )
-def test_any_one_choice_works_gives_way_or_is_refused_with_advice(preset, task):
+def test_any_single_choice_trains_overrides_or_is_refused_with_advice(preset, task):
     small = SMALL | ({"n_layer": 4} if "×" in PRESETS[preset].mixer else {})  # a pattern names them all
     for name, value in SINGLE:
         try:
-            config, made, yielded = chosen(preset, task, {**small, name: value})
+            config, run_settings, yielded = resolve_preset(preset, task, {**small, name: value})
         except ValueError as error:
             assert ADVICE.search(str(error)), f"{name}={value}: {error}"
             assert set(re.findall(r"\w+_\w+", str(error))) <= {name}, (
                 f"{name}={value} is told of what nobody set: {error}"
             )
             continue
-        learns(config, made)
-        assert getattr(config if hasattr(config, name) else made, name) == value
-        plain = chosen(preset, task, small)[0].to_dict()
+        learns(config, run_settings)
+        assert getattr(config if hasattr(config, name) else run_settings, name) == value
+        plain = resolve_preset(preset, task, small)[0].to_dict()
         changed = {key for key, had in plain.items() if config.to_dict()[key] != had} - {name}
         assert changed == yielded.keys(), f"{name}={value} changed {changed} and told {yielded}"
 
 
 @pytest.mark.parametrize("task", ["mlm", "translate"])
 @pytest.mark.parametrize("preset", STATEFUL)
-def test_a_preset_that_reads_from_left_to_right_says_what_it_learns(preset, task):
+def test_a_recurrent_preset_learns_lm_alone(preset, task):
     with pytest.raises(ValueError, match=f"preset {preset} reads from left to right.*tiny, small, gpt2$") as refusal:
-        chosen(preset, task, {})
+        resolve_preset(preset, task, {})
     assert refusal.value.say("zh") != str(refusal.value)
 
 
-def test_what_was_asked_never_gives_way():
+def test_explicit_settings_are_never_overridden():
     with pytest.raises(ValueError, match="qk_norm"):
-        chosen("tiny", "lm", {"mixer": "latent", "qk_norm": "rms"})
+        resolve_preset("tiny", "lm", {"mixer": "latent", "qk_norm": "rms"})
 
 
 def test_a_group_is_set_by_the_names_of_its_settings():
-    same = chosen("tiny", "lm", {"rotary_base": 5e5, "sides": "shared"})
-    assert chosen("tiny", "lm", {"rotary.base": 5e5, "embedding.sides": "shared"}) == same
-    assert chosen("tiny-bamba", "lm", {"output.head": "linear", "rotary.fraction": 1.0}).yielded == {}
-    assert chosen("tiny", "lm", {"experts.count": 5, "experts.per_token": 1}).config.experts.count == 5
+    same = resolve_preset("tiny", "lm", {"rotary_base": 5e5, "sides": "shared"})
+    assert resolve_preset("tiny", "lm", {"rotary.base": 5e5, "embedding.sides": "shared"}) == same
+    assert resolve_preset("tiny-bamba", "lm", {"output.head": "linear", "rotary.fraction": 1.0}).yielded == {}
+    assert resolve_preset("tiny", "lm", {"experts.count": 5, "experts.per_token": 1}).config.experts.count == 5
     for name in ("rotary.bass", "rotary", "experts", "width.base"):
         with pytest.raises(ValueError, match=name):
-            chosen("tiny", "lm", {name: 3})
+            resolve_preset("tiny", "lm", {name: 3})
 
 
-def test_sizes_never_give_way():
+def test_sizes_are_never_overridden():
     with pytest.raises(ValueError, match="width"):
-        chosen("small", "lm", {"width": 128})  # which 6 heads don't divide, though the usual 4 would
+        resolve_preset("small", "lm", {"width": 128})  # which 6 heads don't divide, though the usual 4 would
 
 
-def test_mla_is_one_option_away_and_what_gave_way_is_said(tmp_path, capsys):
+def test_mla_is_a_single_option_and_overrides_are_reported(tmp_path, capsys):
     (tmp_path / "book.txt").write_text("the cat sat on the mat. " * 40)
     words = ["--text", str(tmp_path / "book.txt"), "--out", str(tmp_path / "run"), "--steps", "1", "--batch", "2"]
     assert main(["train", "lm", *words, "--set", "mixer=latent", "--set", "width=16", "--set", "eval_batches=1"]) == 0

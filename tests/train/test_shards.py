@@ -16,7 +16,7 @@ from qkv.train.checkpoint import load_shards
 from qkv.train.run import resume
 
 OLD = Path(__file__).parents[1] / "fixtures" / "2026-11" / "fsdp"
-PLACE = "checkpoints/000004"
+CHECKPOINT = "checkpoints/000004"
 
 
 @pytest.fixture
@@ -25,19 +25,19 @@ def run(tmp_path):
 
 
 def shards(run):
-    return sorted((run / PLACE / "shards").glob("shard-*"))
+    return sorted((run / CHECKPOINT / "shards").glob("shard-*"))
 
 
 def list_again(run):
     """Let state.json agree with the files, as after a bad copy that was hashed anew."""
-    state = json.loads((run / PLACE / "state.json").read_text())
+    state = json.loads((run / CHECKPOINT / "state.json").read_text())
     for name in [name for name in state["files"] if name.startswith("shards/")]:
-        file = run / PLACE / name
+        file = run / CHECKPOINT / name
         state["files"].pop(name)
         if file.exists():
             content = file.read_bytes()
             state["files"][name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (run / PLACE / "state.json").write_text(json.dumps(state))
+    (run / CHECKPOINT / "state.json").write_text(json.dumps(state))
 
 
 def edit(file, change):
@@ -49,20 +49,20 @@ def edit(file, change):
     save_file(tensors, file, {**metadata, "DCP_SHARDING_INFO": json.dumps(table)})
 
 
-def momenta(going):
-    return [value for optimizer in going.optimizers for state in optimizer.state.values() for value in state.values()]
+def momenta(run):
+    return [value for optimizer in run.optimizers for state in optimizer.state.values() for value in state.values()]
 
 
 @pytest.mark.parametrize("content", ["weights", "garbage"])
 def test_files_that_are_not_listed_are_not_read(content, run):
     whole = resume(run)
-    other = run / PLACE / "shards" / "zz.safetensors"
+    other = run / CHECKPOINT / "shards" / "zz.safetensors"
     if content == "garbage":
         other.write_bytes(b"garbage")
     else:
         with safe_open(shards(run)[0], framework="pt") as opened:
             save_file({name: torch.full_like(opened.get_tensor(name), 7.0) for name in opened.keys()}, other)
-    (run / PLACE / "zz.safetensors").write_bytes(b"garbage")
+    (run / CHECKPOINT / "zz.safetensors").write_bytes(b"garbage")
     again = resume(run)
     assert all(map(torch.equal, whole.model.parameters(), again.model.parameters()))
     assert len(momenta(again)) == len(momenta(whole)) > 0 and all(map(torch.equal, momenta(whole), momenta(again)))
@@ -70,13 +70,13 @@ def test_files_that_are_not_listed_are_not_read(content, run):
 
 def test_a_folder_of_shards_that_are_not_listed_changes_nothing(tmp_path):
     run = shutil.copytree(OLD.parent / "lm", tmp_path / "lm")
-    place = next((run / "checkpoints").iterdir())
-    (place / "shards").mkdir()
-    (place / "shards" / "zz.safetensors").write_bytes(b"garbage")
-    assert check(place) is None
-    (place / "optimizer.safetensors").unlink()
-    assert "optimizer.safetensors is missing" in str(check(place))
-    shutil.copy(OLD.parent / "lm" / place.relative_to(run) / "optimizer.safetensors", place)
+    checkpoint = next((run / "checkpoints").iterdir())
+    (checkpoint / "shards").mkdir()
+    (checkpoint / "shards" / "zz.safetensors").write_bytes(b"garbage")
+    assert check(checkpoint) is None
+    (checkpoint / "optimizer.safetensors").unlink()
+    assert "optimizer.safetensors is missing" in str(check(checkpoint))
+    shutil.copy(OLD.parent / "lm" / checkpoint.relative_to(run) / "optimizer.safetensors", checkpoint)
     assert resume(run).state["step"] == 4
 
 
@@ -118,13 +118,13 @@ HARMS = {
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_damaged_shards_are_named_even_if_their_hash_is_right(harm, run):
-    going = resume(run)
+    run = resume(run)
     HARMS[harm](run)
     if harm != "a shard less":
-        assert check(run / PLACE) is not None, "by their hash"
+        assert check(run / CHECKPOINT) is not None, "by their hash"
     list_again(run)
     with pytest.raises(Problem) as caught:
-        load_shards(run / PLACE, going.model, going.optimizers, together=False)
+        load_shards(run / CHECKPOINT, run.model, run.optimizers, together=False)
     assert "000004" in str(caught.value) and caught.value.say("zh")
     with pytest.raises(Problem):
         resume(run)
@@ -133,15 +133,15 @@ def test_damaged_shards_are_named_even_if_their_hash_is_right(harm, run):
 def test_momenta_that_are_not_whole_are_refused(tmp_path):
     """One file of momenta, of a single process: without one of them the optimizer would stop at its next step."""
     run = shutil.copytree(OLD.parent / "lm", tmp_path / "lm")
-    place = next((run / "checkpoints").iterdir())
-    file = place / "optimizer.safetensors"
+    checkpoint = next((run / "checkpoints").iterdir())
+    file = checkpoint / "optimizer.safetensors"
     with safe_open(file, framework="pt") as opened:
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}
     del tensors[next(name for name in tensors if name.endswith(":exp_avg"))]
     save_file(tensors, file)
-    state = json.loads((place / "state.json").read_text())
+    state = json.loads((checkpoint / "state.json").read_text())
     content = file.read_bytes()
     state["files"][file.name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    (place / "state.json").write_text(json.dumps(state))
+    (checkpoint / "state.json").write_text(json.dumps(state))
     with pytest.raises(Problem, match="another optimizer"):
         resume(run)

@@ -183,7 +183,7 @@ def _check(options: argparse.Namespace) -> None:
     from ..disk import run_folder
     from ..formats.locate import find_model
     from ..library import store
-    from ..train.settings import chosen
+    from ..train.settings import resolve_preset
 
     changes = _changes(options)
     if options.resume is not None:
@@ -192,7 +192,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.base is not None:
         find_model(options.base)
     elif options.task != "classify":
-        chosen(options.preset or "tiny", options.task, changes)
+        resolve_preset(options.preset or "tiny", options.task, changes)
     if options.text is not None and options.task in ("lm", "mlm"):
         text.Corpus.of(store.locate(options.text))
     if options.pairs is not None and not Path(pairs := store.locate(options.pairs)).exists():

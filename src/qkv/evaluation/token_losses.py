@@ -61,7 +61,7 @@ class NativeScorer:
     """
 
     def __init__(self, model: Transformer) -> None:
-        if not model.config.says_words:
+        if not model.config.predicts_words:
             raise wordless(model)
         self.model, self.context = model, model.config.context
         self.kind: str = model.config.kind

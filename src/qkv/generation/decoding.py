@@ -329,7 +329,7 @@ def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> lis
 
 def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of a text with [MASK] in it, as an encoder reads them."""
-    if model.encoder is None or model.decoder is not None or not model.config.says_words:
+    if model.encoder is None or model.decoder is not None or not model.config.predicts_words:
         raise Problem("this model doesn't fill in words: it needs an encoder trained on hidden words (qkv train mlm)")
     if tokenizer.mask is None:
         raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")

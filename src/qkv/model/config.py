@@ -6,15 +6,16 @@ qkv.i18n.Problem: position 'rotery' is not one of none, sinusoidal, learned, rot
 """
 
 import json
+import warnings
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..i18n import Problem
 from .config_checks import MOST_LAYERS, check_kinds, check_limits, check_together
 from .config_groups import (
+    GROUP_FIELDS,
     GROUPS,
     NAMES,
-    PLACES,
     EmbeddingSettings,
     LatentSettings,
     OutputSettings,
@@ -22,12 +23,14 @@ from .config_groups import (
     RotarySettings,
     StateSettings,
     Values,
-    in_groups,
+    group_settings,
     read_group,
 )
 from .layer_pattern import MIXERS, choose, layer_words
 from .mixture import LAYERS, Experts
 from .words import CHOICES, Activation, Bias, Init, Kind, Norm, NormPlace, Position, Sinusoid
+
+OLD_NAMES = {"thinkers": "feed_forwards", "says_words": "predicts_words"}  # until version 0.3
 
 
 class StateSizes(NamedTuple):
@@ -97,17 +100,20 @@ class Config:
         def __init__(self, /, *values: object, **settings: object) -> None:
             """Take settings of groups by their names too: Config(rotary_base=1e6), Config(**{"rotary.base": 1e6})."""
             names = [each.name for each in fields(self)]
-            given = dict(zip(names, values, strict=False)) | in_groups(settings, names)
+            assigned = dict(zip(names, values, strict=False)) | group_settings(settings, names)
             for each in fields(self):
                 default = each.default if each.default_factory is MISSING else each.default_factory()
-                object.__setattr__(self, each.name, given.get(each.name, default))
+                object.__setattr__(self, each.name, assigned.get(each.name, default))
             self.__post_init__()
 
         def __getattr__(self, name: str) -> Any:
-            """Read a setting of a group by its name: `getattr(config, "rotary_base")`."""
-            if name not in PLACES:
+            """Read a setting of a group by its name, as in `getattr(config, "rotary_base")`, or a property by its old one."""
+            if name in OLD_NAMES:
+                warnings.warn(f"Config.{name} is now Config.{OLD_NAMES[name]}", DeprecationWarning, stacklevel=2)
+                return getattr(self, OLD_NAMES[name])
+            if name not in GROUP_FIELDS:
                 return super().__getattribute__(name)  # raises
-            group, inner = PLACES[name]
+            group, inner = GROUP_FIELDS[name]
             return getattr(getattr(self, group), inner)
 
     def __post_init__(self) -> None:
@@ -152,18 +158,18 @@ class Config:
         Traceback (most recent call last):
         qkv.i18n.Problem: mixer 'mamba2×3 attention' names 4 layers, but n_layer is 6: give one word for all, or 6
         """
-        return self._in_layers("mixer", self.mixer, MIXERS)
+        return self._per_layer("mixer", self.mixer, MIXERS)
 
     @property
-    def thinkers(self) -> tuple[str, ...]:
+    def feed_forwards(self) -> tuple[str, ...]:
         """What stands in each layer for a feed-forward: dense, or experts.
 
-        >>> Config(n_layer=3).thinkers, Config(n_layer=3, experts=Experts(4, layers="dense experts×2")).thinkers
+        >>> Config(n_layer=3).feed_forwards, Config(n_layer=3, experts=Experts(4, layers="dense experts×2")).feed_forwards
         (('dense', 'dense', 'dense'), ('dense', 'experts', 'experts'))
         """
         if self.experts is None:
             return ("dense",) * max(self.layers)
-        return self._in_layers("experts.layers", self.experts.layers, LAYERS)
+        return self._per_layer("experts.layers", self.experts.layers, LAYERS)
 
     @property
     def windows(self) -> tuple[int | None, ...]:
@@ -172,7 +178,7 @@ class Config:
         >>> Config(n_layer=3, window=7).windows, Config(n_layer=3, window=7, window_layers="window×2 full").windows
         ((7, 7, 7), (7, 7, None))
         """
-        words = self._in_layers("window_layers", self.window_layers, ("window", "full"))
+        words = self._per_layer("window_layers", self.window_layers, ("window", "full"))
         return tuple(self.window if word == "window" else None for word in words)
 
     @property
@@ -186,7 +192,7 @@ class Config:
             return frozenset(self.bias.split())
         return frozenset(("qkv", "out", "forward") if self.bias else ())
 
-    def _in_layers(self, what: str, pattern: str, among: tuple[str, ...]) -> tuple[str, ...]:
+    def _per_layer(self, what: str, pattern: str, among: tuple[str, ...]) -> tuple[str, ...]:
         words = layer_words(pattern, among, MOST_LAYERS, what)
         if len(words) == 1:
             return words * max(self.layers)
@@ -217,10 +223,10 @@ class Config:
         return StateSizes(heads, values, self.state.n_group or heads, self.state.width or values)
 
     @property
-    def says_words(self) -> bool:
+    def predicts_words(self) -> bool:
         """Is there a head that gives a logit per word?
 
-        >>> Config().says_words, Config(kind="encoder", head="none").says_words
+        >>> Config().predicts_words, Config(kind="encoder", head="none").predicts_words
         (True, False)
         """
         return self.output.head in ("linear", "mlm")

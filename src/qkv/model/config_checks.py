@@ -34,19 +34,19 @@ def check_kinds(settings: Any, names: Mapping[str, str]) -> None:
         kinds = get_args(field.type) or (field.type,)
         if name in OTHER_LIMITS or (value is None and NoneType in kinds):
             continue
-        if int in kinds and not _whole(value, 1):
+        if int in kinds and not _is_whole(value, 1):
             raise Problem("{name} is {value}: give a whole number, 1 or more", name=name, value=repr(value))
-        if float in kinds and not (_number(value) and value > 0):
+        if float in kinds and not (_is_number(value) and value > 0):
             raise Problem("{name} is {value}: give a number above 0", name=name, value=repr(value))
         if kinds == (bool,) and not isinstance(value, bool):
             raise Problem("{name} is {value}: give true or false", name=name, value=repr(value))
 
 
-def _whole(value: object, least: int) -> bool:
+def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 53
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     # Not isfinite: whole numbers that no float holds come too.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
@@ -61,15 +61,15 @@ def check_limits(config: Config) -> None:
                 value=repr(value),
                 most=MOST_LAYERS,
             )
-    if config.window is not None and not _whole(config.window, 0):
+    if config.window is not None and not _is_whole(config.window, 0):
         raise Problem("window is {value}: give a whole number, 0 or more, or none", value=repr(config.window))
-    if not _whole(config.embedding.token_types, 0):
+    if not _is_whole(config.embedding.token_types, 0):
         raise Problem(
             "token_types is {value}: give a whole number, 0 for none", value=repr(config.embedding.token_types)
         )
-    if not _number(config.dropout) or not 0 <= config.dropout < 1:
+    if not _is_number(config.dropout) or not 0 <= config.dropout < 1:
         raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(config.dropout))
-    if not _number(config.rotary.fraction) or not 0 < config.rotary.fraction <= 1:
+    if not _is_number(config.rotary.fraction) or not 0 < config.rotary.fraction <= 1:
         raise Problem("rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(config.rotary.fraction))
     scaling: object = config.rotary.scaling
     if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
@@ -119,8 +119,8 @@ def _mixers(config: Config) -> None:
         raise Problem(
             "the heads of retention share nothing: leave n_state_group={groups} out", groups=config.state.n_group
         )
-    turned = config.position == "rotary" and "attention" in words
-    if config.rotary.fraction != 1.0 and not turned:
+    is_rotary = config.position == "rotary" and "attention" in words
+    if config.rotary.fraction != 1.0 and not is_rotary:
         raise Problem(
             "rotary_fraction={fraction} is the share of each head that rotary positions turn, and this model has none: "
             "leave it out, or set position='rotary' and an attention layer",
@@ -202,7 +202,7 @@ def _head(config: Config) -> None:
 
 def _blocks(config: Config) -> None:
     """Feed-forwards, experts and parallel blocks."""
-    if any(word == "experts" for word in config.thinkers) and config.feed_forward == "none":
+    if any(word == "experts" for word in config.feed_forwards) and config.feed_forward == "none":
         raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
     if config.embedding.width is not None and (config.output.head != "linear" or config.kind == "encoder-decoder"):
         raise Problem(

@@ -118,10 +118,10 @@ NAMES = {
         head="head", labels="labels", bias="head_bias", scale="output_scale", softcap="output_softcap", pooler="pooler"
     ),
 }
-PLACES = {name: (group, inner) for group, names in NAMES.items() for inner, name in names.items()}
+GROUP_FIELDS = {name: (group, inner) for group, names in NAMES.items() for inner, name in names.items()}
 
 
-def in_groups(settings: Mapping[str, Any], own_names: Sequence[str]) -> Values:
+def group_settings(settings: Mapping[str, Any], own_names: Sequence[str]) -> Values:
     """Return settings by the names of Config's own fields: a setting of a group changes the group that is given beside it,
     or the group's defaults.
 
@@ -132,14 +132,16 @@ def in_groups(settings: Mapping[str, Any], own_names: Sequence[str]) -> Values:
     changes: dict[str, Values] = {}  # of groups
     for name, value in settings.items():
         group, _dot, inner = name.partition(".")
-        group, inner = PLACES.get(name, (group, inner))
+        group, inner = GROUP_FIELDS.get(name, (group, inner))
         if inner and group in GROUPS:
             changes.setdefault(group, {})[inner] = value
         elif name in own_names:
             own[name] = value
         else:
-            known = [each for own_name in own_names for each in NAMES.get(own_name, {own_name: own_name}).values()]
-            raise _unknown(name, known)
+            valid_names = [
+                each for own_name in own_names for each in NAMES.get(own_name, {own_name: own_name}).values()
+            ]
+            raise _unknown_setting(name, valid_names)
     for group, values in changes.items():
         before = own.get(group) or {}
         own[group] = (before if isinstance(before, dict) else vars(read_group(group, before))) | values
@@ -162,18 +164,18 @@ def read_group(name: str, values: object) -> object:
             value=repr(values),
             example=json.dumps(asdict(kind())),
         )
-    known = [field.name for field in fields(kind)]
+    valid_names = [field.name for field in fields(kind)]
     for inner in values:
-        if inner not in known:
-            raise _unknown(f"{name}.{inner}", [f"{name}.{each}" for each in known])
+        if inner not in valid_names:
+            raise _unknown_setting(f"{name}.{inner}", [f"{name}.{each}" for each in valid_names])
     return kind(**values)
 
 
-def _unknown(name: str, known: list[str]) -> Problem:
-    near = nearest(name, known)
+def _unknown_setting(name: str, valid_names: list[str]) -> Problem:
+    near = nearest(name, valid_names)
     key = (
         _("there is no setting {name!r}; did you mean {near!r}? All of them: {known}")
         if near
         else _("there is no setting {name!r}. All of them: {known}")
     )
-    return Problem(key, name=name, near=near, known=all_of(known))
+    return Problem(key, name=name, near=near, known=all_of(valid_names))

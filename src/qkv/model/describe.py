@@ -70,29 +70,29 @@ def parts(subject: Transformer | Config) -> list[PartSize]:
     [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
     """
     model = _model(subject)
-    named = {name: PartSize(name) for name in PARTS}
+    sizes = {name: PartSize(name) for name in PARTS}
     mixers = [path for path, module in model.named_modules() if isinstance(module, StateMixer)]
     counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
     for path, module in model.named_modules():
-        part = named[_part(path, module, any(path.startswith(mixer) for mixer in mixers))]
+        part = sizes[_part_of(path, module, any(path.startswith(mixer) for mixer in mixers))]
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in counted:
                 counted.add(id(parameter))
                 part.parameters += parameter.numel()
-        if isinstance(module, nn.Linear) and path != "pooler" and not _idle(model.config, path):
+        if isinstance(module, nn.Linear) and path != "pooler" and not _is_unused_expert(model.config, path):
             part.flops += 2 * module.weight.numel()
         elif isinstance(module, MultiHeadAttention):
-            part.flops += 4 * _keys(model.config, path) * module.n_head * module.head_width
+            part.flops += 4 * _visible_keys(model.config, path) * module.n_head * module.head_width
         elif isinstance(module, LatentAttention):
             width = module.head_width + module.rope_width + module.value_width
-            part.flops += 2 * _keys(model.config, path) * module.n_head * width
+            part.flops += 2 * _visible_keys(model.config, path) * module.n_head * width
         elif isinstance(module, StateMixer):
             part.flops += _state_flops(module)
-    headed = model.config.output.head != "none"
-    return [part for part in named.values() if part.parameters or part.flops or (part.name == "head" and headed)]
+    has_head = model.config.output.head != "none"
+    return [part for part in sizes.values() if part.parameters or part.flops or (part.name == "head" and has_head)]
 
 
-def _idle(config: Config, path: str) -> bool:
+def _is_unused_expert(config: Config, path: str) -> bool:
     """Is this of an expert that a token doesn't take? All are alike, so the first ones are taken to be those it takes."""
     return config.experts is not None and any(
         before == "experts" and int(number) >= config.experts.per_token for before, number in pairwise(path.split("."))
@@ -107,7 +107,9 @@ def active(subject: Transformer | Config) -> int:
     448
     """
     model = _model(subject)
-    return sum(parameter.numel() for name, parameter in model.named_parameters() if not _idle(model.config, name))
+    return sum(
+        parameter.numel() for name, parameter in model.named_parameters() if not _is_unused_expert(model.config, name)
+    )
 
 
 def _state_flops(mixer: StateMixer) -> int:
@@ -126,10 +128,10 @@ def state_bytes(subject: Transformer | Config) -> int:
 
 def cache_bytes(subject: Transformer | Config) -> int:
     """What the KV cache keeps for each token, in float32; 0 for an encoder, which keeps nothing."""
-    return sum(int(_kept(block.attention)) for block in _model(subject).decoder or ())
+    return sum(int(_cached_bytes(block.attention)) for block in _model(subject).decoder or ())
 
 
-def _kept(attention: object) -> int:
+def _cached_bytes(attention: object) -> int:
     """Bytes of one token that a layer keeps."""
     if isinstance(attention, LatentAttention):
         return FLOAT32 * (attention.rank + attention.rope_width)
@@ -164,8 +166,8 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
                 say(NAMES[name], lang),
                 f"{row.parameters:,}",
                 f"{100 * row.parameters / total.parameters:.1f} %",
-                f"{_short(FLOAT32 * row.parameters)}B",
-                _short(row.flops).strip(),
+                f"{_abbreviate(FLOAT32 * row.parameters)}B",
+                _abbreviate(row.flops).strip(),
             ]
         )
     lines = [headline(config, lang), "", *text_grid.aligned(table), ""]
@@ -177,65 +179,69 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
             "FLOPs: the matrix products of one source token read and one target token written, each seeing a context of {context}, a multiply and an add counted as 2."
         )
     lines.append(say(note, lang, context=f"{config.context:,}"))
-    if each := cache_bytes(model):
-        lines.append(_cache(model, each, lang))
+    if token_bytes := cache_bytes(model):
+        lines.append(_cache(model, token_bytes, lang))
     if config.experts is not None:
         lines.append(_experts(model, lang))
     if state := state_bytes(model):
         lines.append(
-            say("State of the mixers: {size}, whatever the length of the text.", lang, size=f"{_short(state)}B")
+            say("State of the mixers: {size}, whatever the length of the text.", lang, size=f"{_abbreviate(state)}B")
         )
     return "\n".join(lines)
 
 
-def _cache(model: Transformer, each: int, lang: str | None) -> str:
+def _cache(model: Transformer, token_bytes: int, lang: str | None) -> str:
     """What keys and values take; layers with a window keep what it can see."""
-    config, keeping = model.config, [block.attention for block in model.decoder or () if _kept(block.attention)]
-    held = config.context if config.window is None else min(config.context, config.window + 1)
-    near = [attention for attention in keeping if getattr(attention, "window", None) is not None]
-    whole = sum(int(_kept(attention)) * (held if attention in near else config.context) for attention in keeping)
+    config, cached = model.config, [block.attention for block in model.decoder or () if _cached_bytes(block.attention)]
+    limit = config.context if config.window is None else min(config.context, config.window + 1)
+    windowed = [attention for attention in cached if getattr(attention, "window", None) is not None]
+    total = sum(
+        int(_cached_bytes(attention)) * (limit if attention in windowed else config.context) for attention in cached
+    )
     sentence = _("KV cache: {each} bytes per token, {whole} at the full context.")
-    if near:
+    if windowed:
         sentence = _("KV cache: {each} bytes per token, never more than {held} tokens: {whole}.")
-    if 0 < len(near) < len(keeping):
+    if 0 < len(windowed) < len(cached):
         sentence = _(
             "KV cache: {each} bytes per token, {whole} at the full context, where {near} of {all} layers keep {held} tokens at most."
         )
-    told = dict(each=f"{each:,}", whole=f"{_short(whole)}B", held=f"{held:,}", near=len(near), all=len(keeping))
-    return say(sentence, lang, **told)
+    numbers = dict(
+        each=f"{token_bytes:,}", whole=f"{_abbreviate(total)}B", held=f"{limit:,}", near=len(windowed), all=len(cached)
+    )
+    return say(sentence, lang, **numbers)
 
 
 def _experts(model: Transformer, lang: str | None) -> str:
     """How tokens are routed, and what of the model each of them meets."""
-    how, words = model.config.experts, model.config.thinkers
-    assert how is not None
-    told = dict(
-        each=how.per_token,
-        count=how.count,
+    experts, words = model.config.experts, model.config.feed_forwards
+    assert experts is not None
+    numbers = dict(
+        each=experts.per_token,
+        count=experts.count,
         layers=words.count("experts"),
         all=len(words),
-        score=how.score,
-        active=f"{_short(active(model)).strip()}",
-        total=f"{_short(model.count()).strip()}",
+        score=experts.score,
+        active=f"{_abbreviate(active(model)).strip()}",
+        total=f"{_abbreviate(model.count()).strip()}",
     )
-    said = say(
+    sentence = say(
         "Experts: each token takes {each} of {count}, chosen by {score}, in {layers} of {all} layers: it meets {active} "
         "of {total} parameters.",
         lang,
-        **told,
+        **numbers,
     )
-    if how.groups > 1:
-        chosen = say(
+    if experts.groups > 1:
+        groups = say(
             "They stand in {groups} groups, and a token's come from {kept} of them.",
             lang,
-            groups=how.groups,
-            kept=how.groups_per_token,
+            groups=experts.groups,
+            kept=experts.groups_per_token,
         )
-        said = say("{sentence} {next}", lang, sentence=said, next=chosen)
-    if how.shared is not None:
-        shared = say("One more, {hidden} wide, is taken by all.", lang, hidden=f"{how.shared:,}")
-        said = say("{sentence} {next}", lang, sentence=said, next=shared)
-    return said
+        sentence = say("{sentence} {next}", lang, sentence=sentence, next=groups)
+    if experts.shared is not None:
+        shared = say("One more, {hidden} wide, is taken by all.", lang, hidden=f"{experts.shared:,}")
+        sentence = say("{sentence} {next}", lang, sentence=sentence, next=shared)
+    return sentence
 
 
 def headline(config: Config, lang: str | None = None) -> str:
@@ -261,7 +267,7 @@ def _model(subject: Transformer | Config) -> Transformer:
         return Transformer(subject)
 
 
-def _part(path: str, module: nn.Module, mixed: bool) -> str:
+def _part_of(path: str, module: nn.Module, in_mixer: bool) -> str:
     names = path.split(".")
     if names[0] in ("head", "pooler"):
         return names[0]
@@ -272,14 +278,14 @@ def _part(path: str, module: nn.Module, mixed: bool) -> str:
     if "cross" in names:
         return "cross"
     if "attention" in names:
-        return "mixers" if mixed else "attention"
+        return "mixers" if in_mixer else "attention"
     if "feed_forward" in names:
-        routed = isinstance(module, MixtureOfExperts) or {"router", "experts", "shared"} & set(names)
-        return "experts" if routed else "forward"
+        in_experts = isinstance(module, MixtureOfExperts) or {"router", "experts", "shared"} & set(names)
+        return "experts" if in_experts else "forward"
     return "embedding"
 
 
-def _keys(config: Config, path: str) -> int:
+def _visible_keys(config: Config, path: str) -> int:
     """How many keys a token sees when the context is full."""
     names = path.split(".")
     window = config.windows[int(names[1])]
@@ -288,7 +294,7 @@ def _keys(config: Config, path: str) -> int:
     return min(config.context, window * (2 if names[0] == "encoder" else 1) + 1)
 
 
-def _short(value: int) -> str:
+def _abbreviate(value: int) -> str:
     """A number with a sign for its thousands: 1.3 k, 12.6 M; a plain one ends in a blank, ready for its unit."""
     for size, sign in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if value >= size:

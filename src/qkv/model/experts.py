@@ -24,61 +24,61 @@ from .config import Config
 from .feed_forward import FeedForward
 from .mixture import Experts
 
-# x (T, C), chosen (T, K), shares (T, K), the experts → (T, C)
+# x (T, C), indices (T, K), shares (T, K), the experts → (T, C)
 Compute = Callable[[Tensor, Tensor, Tensor, nn.ModuleList], Tensor]
 
 
-def mixture(x: Tensor, chosen: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
-    """x (T, C) through the experts that are chosen (T, K), by their shares (T, K): the formula, as it is read."""
-    made = []
-    for token, numbers, parts in zip(x, chosen.tolist(), shares, strict=True):
-        taken = [experts[number](token) for number in numbers]
-        made.append(parts @ torch.stack(taken))  # (K) @ (K, C)
-    return torch.stack(made)  # (T, C)
+def mixture(x: Tensor, indices: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
+    """x (T, C) through the experts `indices` (T, K), by their shares (T, K): the formula, as it is read."""
+    outputs = []
+    for token, expert_numbers, token_shares in zip(x, indices.tolist(), shares, strict=True):
+        expert_outputs = [experts[number](token) for number in expert_numbers]
+        outputs.append(token_shares @ torch.stack(expert_outputs))  # (K) @ (K, C)
+    return torch.stack(outputs)  # (T, C)
 
 
-def grouped(x: Tensor, chosen: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
+def grouped(x: Tensor, indices: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
     """The same, expert by expert.
 
     While a gradient is wanted, an expert that nobody took reads no tokens at all: its gradient is then 0 and not absent,
     which training on several machines asks for.
     """
-    each, flat = chosen.shape[1], chosen.flatten()  # pair p is of token p // K
+    per_token, flat = indices.shape[1], indices.flatten()  # pair p is of token p // K
     order = flat.argsort(stable=True)
     counts = torch.bincount(flat, minlength=len(experts)).tolist()
-    parts = x[order // each].split(counts)  # of each expert its tokens
-    idle = torch.is_grad_enabled()
-    made = [expert(part) for expert, part in zip(experts, parts, strict=True) if len(part) or idle]
-    place = torch.empty_like(order)
-    place[order] = torch.arange(len(order), device=order.device)  # where a pair's result stands
-    pairs = torch.cat(made)[place].view(*chosen.shape, x.shape[1])  # (T, K, C)
+    parts = x[order // per_token].split(counts)  # of each expert its tokens
+    keep_idle = torch.is_grad_enabled()
+    outputs = [expert(part) for expert, part in zip(experts, parts, strict=True) if len(part) or keep_idle]
+    position = torch.empty_like(order)
+    position[order] = torch.arange(len(order), device=order.device)  # where a pair's result stands
+    pairs = torch.cat(outputs)[position].view(*indices.shape, x.shape[1])  # (T, K, C)
     return (shares[:, None] @ pairs)[:, 0]  # (T, C); einsum takes twelve times as long on a CPU
 
 
-def route(logits: Tensor, how: Experts, balance: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def route(logits: Tensor, settings: Experts, balance: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Logits (T, E) → the experts of each token, best first, and their shares: (T, K) both.
 
     >>> route(torch.tensor([[0.0, 3.0, 1.0]]), Experts(count=3, per_token=2))
     (tensor([[1, 2]]), tensor([[0.8808, 0.1192]]))
     """
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    scores = exact.softmax(-1) if how.score == "softmax" else exact.sigmoid()
+    scores = exact.softmax(-1) if settings.score == "softmax" else exact.sigmoid()
     ranked = scores.detach() if balance is None else scores.detach() + balance
-    if how.groups > 1:
-        ranked = ranked.masked_fill(~_in_best_groups(ranked, how), float("-inf"))
-    chosen = ranked.topk(how.per_token).indices
-    shares = scores.gather(-1, chosen)
-    if how.normed:  # sigmoids may all be 0
-        shares = shares / (shares.sum(-1, keepdim=True) + (1e-20 if how.score == "sigmoid" else 0.0))
-    return chosen, (shares * how.scale).to(logits.dtype)
+    if settings.groups > 1:
+        ranked = ranked.masked_fill(~_in_best_groups(ranked, settings), float("-inf"))
+    indices = ranked.topk(settings.per_token).indices
+    shares = scores.gather(-1, indices)
+    if settings.normed:  # sigmoids may all be 0
+        shares = shares / (shares.sum(-1, keepdim=True) + (1e-20 if settings.score == "sigmoid" else 0.0))
+    return indices, (shares * settings.scale).to(logits.dtype)
 
 
-def _in_best_groups(ranked: Tensor, how: Experts) -> Tensor:
+def _in_best_groups(ranked: Tensor, settings: Experts) -> Tensor:
     """Which experts (T, E) stand in a group that the token may choose from."""
-    groups = ranked.unflatten(-1, (how.groups, -1))  # (T, groups, E / groups)
-    best = groups.topk(2 if how.score == "sigmoid" else 1).values.sum(-1)
-    kept = torch.zeros_like(best, dtype=torch.bool).scatter_(-1, best.topk(how.groups_per_token).indices, True)
-    return kept[..., None].expand_as(groups).flatten(-2)
+    groups = ranked.unflatten(-1, (settings.groups, -1))  # (T, groups, E / groups)
+    best = groups.topk(2 if settings.score == "sigmoid" else 1).values.sum(-1)
+    allowed = torch.zeros_like(best, dtype=torch.bool).scatter_(-1, best.topk(settings.groups_per_token).indices, True)
+    return allowed[..., None].expand_as(groups).flatten(-2)
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ def record_routing() -> Iterator[list[Routing]]:
     """Inside the block every mixture of this thread tells which experts were taken.
 
     >>> layer = MixtureOfExperts(Config(width=8, n_head=2, n_layer=1, experts=Experts(count=4)), "decoder.0")
-    >>> with record_routing() as heard:
+    >>> with record_routing() as routings:
     ...     _ = layer(torch.randn(1, 3, 8))
-    >>> heard[0].name, heard[0].chosen.shape
+    >>> routings[0].name, routings[0].chosen.shape
     ('decoder.0', torch.Size([1, 3, 2]))
     """
-    heard: list[Routing] = []
-    with registered(_listeners, (heard, threading.get_ident())):
-        yield heard
+    routings: list[Routing] = []
+    with installed(_listeners, (routings, threading.get_ident())):
+        yield routings
 
 
 class MixtureOfExperts(nn.Module):
@@ -121,16 +121,18 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: Config, name: str | None = None) -> None:
         super().__init__()
         assert config.experts is not None
-        self.how, self.name = config.experts, name
-        self.router = nn.Linear(config.width, self.how.count, bias=False)
-        self.balance = nn.Parameter(torch.zeros(self.how.count), requires_grad=False) if self.how.balance else None
-        self.experts = nn.ModuleList(FeedForward(config, self.how.hidden) for _ in range(self.how.count))
-        self.shared = FeedForward(config, self.how.shared) if self.how.shared else None
+        self.settings, self.name = config.experts, name
+        self.router = nn.Linear(config.width, self.settings.count, bias=False)
+        self.balance = (
+            nn.Parameter(torch.zeros(self.settings.count), requires_grad=False) if self.settings.balance else None
+        )
+        self.experts = nn.ModuleList(FeedForward(config, self.settings.hidden) for _ in range(self.settings.count))
+        self.shared = FeedForward(config, self.settings.shared) if self.settings.shared else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, C) → (…, C)."""
-        alone = x.numel() == x.shape[-1] and not torch.is_grad_enabled()  # one token needs no order
-        return self._through(mixture if alone else grouped, x)
+        is_single_token = x.numel() == x.shape[-1] and not torch.is_grad_enabled()  # one token needs no order
+        return self._through(mixture if is_single_token else grouped, x)
 
     def reference(self, x: Tensor) -> Tensor:
         """The same by the formula."""
@@ -138,15 +140,17 @@ class MixtureOfExperts(nn.Module):
 
     def _through(self, compute: Compute, x: Tensor) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])  # (T, C)
-        chosen, shares = route(self.router(flat), self.how, self.balance)
-        for heard, thread in _listeners:
+        indices, shares = route(self.router(flat), self.settings, self.balance)
+        for routings, thread in _listeners:
             if thread == threading.get_ident():
-                shape = (*x.shape[:-1], self.how.per_token)
-                heard.append(Routing(self.name or "", chosen.view(shape), shares.detach().view(shape), self.how.count))
-        made = compute(flat, chosen, shares, self.experts)
+                shape = (*x.shape[:-1], self.settings.per_token)
+                routings.append(
+                    Routing(self.name or "", indices.view(shape), shares.detach().view(shape), self.settings.count)
+                )
+        output = compute(flat, indices, shares, self.experts)
         if self.shared is not None:
-            made = made + self.shared(flat)
-        return made.view(x.shape)
+            output = output + self.shared(flat)
+        return output.view(x.shape)
 
     def extra_repr(self) -> str:
-        return f"{self.how.per_token} of {self.how.count} experts"
+        return f"{self.settings.per_token} of {self.settings.count} experts"

@@ -38,8 +38,8 @@ class Block(nn.Module):
             return NORMS[config.norm](config.width, config.norm_eps)
 
         # Of attention alone.
-        joined: dict[str, bool | Literal["qkv", "out"]] = {"qkv": "qkv", "out": "out", "qkv out": True}
-        bias = joined.get(" ".join(part for part in ("qkv", "out") if part in config.biased), False)
+        bias_settings: dict[str, bool | Literal["qkv", "out"]] = {"qkv": "qkv", "out": "out", "qkv out": True}
+        bias = bias_settings.get(" ".join(part for part in ("qkv", "out") if part in config.biased), False)
 
         number = int(name.split(".")[1])
         scale = config.attention_scale
@@ -48,7 +48,7 @@ class Block(nn.Module):
             scale = (width**-0.5 if scale is None else scale) / (number + 1)
 
         def attention(part: str, position: nn.Module | None, window: int | tuple[int, int] | None = None) -> nn.Module:
-            made = MultiHeadAttention(
+            layer = MultiHeadAttention(
                 config.width,
                 config.n_head,
                 config.n_kv_head,
@@ -63,28 +63,28 @@ class Block(nn.Module):
                 softcap=config.softcap,
                 name=part,
             )
-            for qk_norm in (made.q_norm, made.k_norm):
+            for qk_norm in (layer.q_norm, layer.k_norm):
                 if isinstance(qk_norm, RMSNorm | nn.LayerNorm):
                     qk_norm.eps = config.norm_eps  # one eps for all norms of a model, as Qwen3 has it
-            return made
+            return layer
 
         self.pre, self.parallel = config.norm_place != "post", config.parallel
-        left, mixer = config.windows[number], config.mixers[number]
-        window = None if left is None else (left, 0 if causal else left)
-        both = config.norm_place == "both"
+        reach, mixer = config.windows[number], config.mixers[number]
+        window = None if reach is None else (reach, 0 if causal else reach)
+        has_after_norms = config.norm_place == "both"
         if mixer == "attention":
             self.attention: nn.Module = attention(name, position, window)
         else:
-            self.attention = latent(config, name) if mixer == "latent" else state_mixer(mixer, config, name)
+            self.attention = latent_attention(config, name) if mixer == "latent" else state_mixer(mixer, config, name)
         self.attention_norm = norm()
-        self.attention_after_norm = norm() if both else None
+        self.attention_after_norm = norm() if has_after_norms else None
         self.cross = attention(name.replace("decoder", "cross"), None) if cross else None
         self.cross_norm = norm() if cross else None
-        self.cross_after_norm = norm() if cross and both else None
-        thinks = config.feed_forward != "none"
-        self.feed_forward: nn.Module | None = thinker(config, name) if thinks else None
-        self.feed_forward_norm = norm() if thinks else None
-        self.feed_forward_after_norm = norm() if thinks and both else None
+        self.cross_after_norm = norm() if cross and has_after_norms else None
+        has_feed_forward = config.feed_forward != "none"
+        self.feed_forward: nn.Module | None = make_feed_forward(config, name) if has_feed_forward else None
+        self.feed_forward_norm = norm() if has_feed_forward else None
+        self.feed_forward_after_norm = norm() if has_feed_forward and has_after_norms else None
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
@@ -99,16 +99,16 @@ class Block(nn.Module):
     ) -> Tensor:
         """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
 
-        def look(h: Tensor) -> Tensor:
+        def attend(h: Tensor) -> Tensor:
             return self.attention(h, mask=mask, cache=cache, at=at)
 
         if self.parallel and self.feed_forward is not None and self.feed_forward_norm is not None:
-            thought = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-            return x + self.dropout(look(self.attention_norm(x))) + thought
-        x = self._around(x, self.attention_norm, look, self.attention_after_norm)
+            feed_forward = self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+            return x + self.dropout(attend(self.attention_norm(x))) + feed_forward
+        x = self._around(x, self.attention_norm, attend, self.attention_after_norm)
         if self.cross is not None:
-            read = partial(self.cross, memory=memory, mask=memory_mask, cache=memory_cache)
-            x = self._around(x, self.cross_norm, read, self.cross_after_norm)
+            attend_to_memory = partial(self.cross, memory=memory, mask=memory_mask, cache=memory_cache)
+            x = self._around(x, self.cross_norm, attend_to_memory, self.cross_after_norm)
         if self.feed_forward is None:
             return x
         return self._around(x, self.feed_forward_norm, self.feed_forward, self.feed_forward_after_norm)
@@ -117,8 +117,8 @@ class Block(nn.Module):
         assert norm is not None
         if not self.pre:
             return norm(x + self.dropout(sublayer(x)))
-        made = sublayer(norm(x))
-        return x + self.dropout(made if after is None else after(made))
+        output = sublayer(norm(x))
+        return x + self.dropout(output if after is None else after(output))
 
 
 class ScaledHead(nn.Linear):
@@ -167,9 +167,9 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
 }
 
 
-def thinker(config: Config, name: str) -> nn.Module:
+def make_feed_forward(config: Config, name: str) -> nn.Module:
     """One feed-forward, or many of which each token takes a few."""
-    dense = config.thinkers[int(name.split(".")[1])] == "dense"
+    dense = config.feed_forwards[int(name.split(".")[1])] == "dense"
     return FeedForward(config) if dense else MixtureOfExperts(config, name)
 
 
@@ -188,7 +188,7 @@ def state_mixer(word: str, config: Config, name: str) -> StateMixer:
     return GatedDelta(width, heads, groups, values, keys, taps=config.state.taps, eps=eps, name=name)
 
 
-def latent(config: Config, name: str) -> LatentAttention:
+def latent_attention(config: Config, name: str) -> LatentAttention:
     """MLA with sizes from the config; where they aren't given, a quarter of the width as DeepSeek roughly has it."""
     head_width = config.head_width or config.width // config.n_head
     return LatentAttention(

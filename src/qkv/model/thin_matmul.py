@@ -31,33 +31,33 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     True
     """
     rows = len(x)
-    small = rows > SIZES[-1] or weight.numel() < LARGE
-    if small or weight.dtype != torch.float32 or weight.device.type != "cpu" or torch.is_grad_enabled():
+    use_linear = rows > SIZES[-1] or weight.numel() < LARGE
+    if use_linear or weight.dtype != torch.float32 or weight.device.type != "cpu" or torch.is_grad_enabled():
         return F.linear(x, weight, bias)
-    if not quicker(next(size for size in SIZES if size >= rows), torch.get_num_threads()):
+    if not is_transposed_faster(next(size for size in SIZES if size >= rows), torch.get_num_threads()):
         return F.linear(x, weight, bias)
-    made = turned(x, weight)
-    return made if bias is None else made.add_(bias)
+    output = transposed_product(x, weight)
+    return output if bias is None else output.add_(bias)
 
 
-def turned(x: Tensor, weight: Tensor) -> Tensor:
+def transposed_product(x: Tensor, weight: Tensor) -> Tensor:
     """x·Wᵀ as (W·xᵀ)ᵀ."""
     rows = len(x)
-    filled = 2 if rows == 1 else 16 if 8 < rows < 16 else rows  # numbers of rows that there are routines for
-    x = F.pad(x, (0, 0, 0, filled - rows)) if filled > rows else x.contiguous()
+    padded_rows = 2 if rows == 1 else 16 if 8 < rows < 16 else rows  # numbers of rows that there are routines for
+    x = F.pad(x, (0, 0, 0, padded_rows - rows)) if padded_rows > rows else x.contiguous()
     return torch.mm(weight, x.t())[:, :rows].t().contiguous()
 
 
 @cache
-def quicker(rows: int, threads: int) -> bool:
+def is_transposed_faster(rows: int, threads: int) -> bool:
     """Is the other way round quicker here, by a tenth or more? Both are tried on a matrix that no cache holds."""
     x, weight = torch.ones(rows, 2048), torch.ones(8192, 2048)
-    ways: list[Callable[[Tensor, Tensor], Tensor]] = [turned, F.linear]
+    kernels: list[Callable[[Tensor, Tensor], Tensor]] = [transposed_product, F.linear]
     best = [math.inf, math.inf]
     for _ in range(4):
-        for i, way in enumerate(ways):
+        for i, kernel in enumerate(kernels):
             start = time.perf_counter()
-            way(x, weight)
+            kernel(x, weight)
             best[i] = min(best[i], time.perf_counter() - start)
     return best[0] < 0.9 * best[1]
 

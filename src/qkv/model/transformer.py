@@ -69,14 +69,14 @@ class Transformer(nn.Module):
         self.embedding = nn.Embedding(config.vocab, config.embedding.width or config.width)
         narrow = config.embedding.width
         self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
-        own_words = config.source_vocab  # the encoder's
-        self.source_embedding = None if own_words is None else nn.Embedding(own_words, config.width)
-        self.position = self._added()
+        source_vocab = config.source_vocab  # the encoder's
+        self.source_embedding = None if source_vocab is None else nn.Embedding(source_vocab, config.width)
+        self.position = self._additive_position()
         self.types = nn.Embedding(config.embedding.token_types, config.width) if config.embedding.token_types else None
         self.embedding_norm = self._norm() if config.embedding.norm else None
-        own = config.embedding.sides == "own"  # what stands above is then the encoder's alone
-        self.decoder_position = self._added() if own and config.position == "learned" else None
-        self.decoder_embedding_norm = self._norm() if own and config.embedding.norm else None
+        has_own_sides = config.embedding.sides == "own"  # what stands above is then the encoder's alone
+        self.decoder_position = self._additive_position() if has_own_sides and config.position == "learned" else None
+        self.decoder_embedding_norm = self._norm() if has_own_sides and config.embedding.norm else None
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._stack("encoder") if config.kind != "decoder" else None
         self.decoder = self._stack("decoder") if config.kind != "encoder" else None
@@ -95,10 +95,10 @@ class Transformer(nn.Module):
         >>> model.head.weight is model.embedding.weight
         True
         """
-        if self.config.embedding.tied and self.config.says_words:
+        if self.config.embedding.tied and self.config.predicts_words:
             self.head.weight = self.embedding.weight
 
-    def _added(self) -> nn.Module | None:
+    def _additive_position(self) -> nn.Module | None:
         """Positions that are added to the word vectors."""
         config = self.config
         if config.position == "learned":
@@ -120,13 +120,13 @@ class Transformer(nn.Module):
             position = ALiBi(config.n_head)
         elif config.position == "relative":
             position = Relative(config.n_head, config.relative.buckets, config.relative.distance, not decoder)
-        near = position
+        windowed_position = position
         if isinstance(position, Rotary) and config.rotary.window_base is not None:
-            near = Rotary(head_width, config.rotary.window_base, fraction=config.rotary.fraction)
+            windowed_position = Rotary(head_width, config.rotary.window_base, fraction=config.rotary.fraction)
         cross = decoder and config.kind == "encoder-decoder"
         windows = config.windows[: config.layers[decoder]]
         return nn.ModuleList(
-            Block(config, f"{side}.{i}", position if window is None else near, causal=decoder, cross=cross)
+            Block(config, f"{side}.{i}", position if window is None else windowed_position, causal=decoder, cross=cross)
             for i, window in enumerate(windows)
         )
 
@@ -179,7 +179,7 @@ class Transformer(nn.Module):
         """
         assert self.encoder is not None, "a decoder has no encoder"
         x = self._embed(ids, 0 if at is None else at, types)
-        rule = real(mask)
+        rule = key_mask(mask)
         for block in self.encoder:
             x = block(x, rule, at=at)
         return x if self.encoder_norm is None else self.encoder_norm(x)
@@ -216,11 +216,11 @@ class Transformer(nn.Module):
         """
         assert self.decoder is not None, "an encoder has no decoder"
         x = self.embed_target(ids, at if at is not None else 0 if cache is None else cache.at(ids.shape[1]))
-        rule, memory_rule = masks.causal() & real(mask), real(memory_mask)
+        rule, memory_rule = masks.causal() & key_mask(mask), key_mask(memory_mask)
         for i, block in enumerate(self.decoder):
-            own = None if cache is None else cache.layers[i]
-            kept = None if cache is None or memory is None else cache.memory[i]
-            x = block(x, rule, memory, memory_rule, own, kept, at)
+            self_cache = None if cache is None else cache.layers[i]
+            memory_cache = None if cache is None or memory is None else cache.memory[i]
+            x = block(x, rule, memory, memory_rule, self_cache, memory_cache, at)
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def embed_target(self, ids: Tensor, at: Positions) -> Tensor:
@@ -298,37 +298,37 @@ class Transformer(nn.Module):
         config = self.config
         assert self.decoder is not None, "an encoder needs no cache"
         heads, width = config.n_kv_head or config.n_head, config.head_width or config.width // config.n_head
-        like: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
+        options: dict[str, Any] = {"dtype": self.embedding.weight.dtype, "device": self.embedding.weight.device}
         latent = (config.latent.rank or 0) + (config.latent.rope_width or 0)
-        kept = [capacity if window is None else min(capacity, window + 1) for window in config.windows]
+        capacities = [capacity if window is None else min(capacity, window + 1) for window in config.windows]
         numbers = 0
-        for word, tokens in zip(config.mixers[: len(self.decoder)], kept, strict=False):
-            each = {"attention": 2 * heads * width * (tokens + memory), "latent": latent * capacity}
-            numbers += each.get(word, 0)
-        size = batch * numbers * like["dtype"].itemsize
+        for word, tokens in zip(config.mixers[: len(self.decoder)], capacities, strict=False):
+            per_word = {"attention": 2 * heads * width * (tokens + memory), "latent": latent * capacity}
+            numbers += per_word.get(word, 0)
+        size = batch * numbers * options["dtype"].itemsize
         states = [block.attention for block in self.decoder if isinstance(block.attention, StateMixer)]
-        size += sum(mixer.new_cache(batch, **like | {"device": "meta"}).numbers for mixer in states) * 4
-        require(
+        size += sum(mixer.new_cache(batch, **options | {"device": "meta"}).numbers for mixer in states) * 4
+        need(
             size,
             _(
                 "keys and values of {tokens} tokens take {size} and {free} of memory is free: ask for fewer new "
                 "tokens (--most), or fewer texts at once"
             ),
-            like["device"],
-            tokens=f"{batch * (max(kept) + memory):,}",
+            options["device"],
+            tokens=f"{batch * (max(capacities) + memory):,}",
         )
 
-        def room(block: nn.Module, window: int | None) -> LayerCache:
+        def layer_cache(block: nn.Module, window: int | None) -> LayerCache:
             if isinstance(block.attention, StateMixer):
-                return block.attention.new_cache(batch, **like)
+                return block.attention.new_cache(batch, **options)
             if isinstance(block.attention, LatentAttention):
-                return block.attention.new_cache(batch, capacity, static=static, **like)
+                return block.attention.new_cache(batch, capacity, static=static, **options)
             if window is not None and window + 1 < capacity:
-                return WindowCache(batch, heads, window, width, **like)
-            return KVCache(batch, heads, capacity, width, static=static, **like)
+                return WindowCache(batch, heads, window, width, **options)
+            return KVCache(batch, heads, capacity, width, static=static, **options)
 
-        cross = [KVCache(batch, heads, memory, width, **like) for block in self.decoder] if memory else []
-        return ModelCache([room(block, config.windows[i]) for i, block in enumerate(self.decoder)], cross)
+        cross = [KVCache(batch, heads, memory, width, **options) for block in self.decoder] if memory else []
+        return ModelCache([layer_cache(block, config.windows[i]) for i, block in enumerate(self.decoder)], cross)
 
     @torch.no_grad()
     def initialise(self) -> None:
@@ -381,7 +381,7 @@ class Transformer(nn.Module):
         return describe(self, lang)
 
 
-def real(mask: MaskLike) -> masks.Mask:
+def key_mask(mask: MaskLike) -> masks.Mask:
     """Which tokens are real, as a mask over keys."""
     if isinstance(mask, Tensor):
         return masks.padding(mask)

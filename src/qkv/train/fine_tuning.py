@@ -19,17 +19,17 @@ from ..model.config import Config
 from ..model.transformer import Transformer
 from .machine import check_machine
 from .parallelize import World
-from .reasons import Reason, shown
-from .resume_options import lies
+from .reasons import Reason, setting_text
+from .resume_options import resolve_base
 from .run_record import BaseRecord, DataRecord
-from .settings import TUNED, Changes, Settings, TaskName, known
+from .settings import FINE_TUNED, Changes, Settings, TaskName, canonical_names
 from .start_options import StartOptions
-from .training_data import Progress, gather, sizes
+from .training_data import Progress, count_rows, prepare_data
 
 SHORTEST_RUN = 20  # steps: fewer would hardly move anything
-PASSES, LOOKS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing
+PASSES, EVALUATIONS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing
 RATES: dict[TaskName, float] = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5, "classify": 1e-4}
-LOW_RANK = 10  # times the rate, where thin matrices learn that begin at nothing
+LORA_RATE = 10  # times the rate, where thin matrices learn that begin at nothing
 BATCHES: dict[TaskName, int] = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
 
 
@@ -37,13 +37,13 @@ BATCHES: dict[TaskName, int] = {"lm": 8, "mlm": 16, "translate": 16, "classify":
 class Base:
     """A model to go on from; `place` finds it again."""
 
-    place: str
+    source: str
     model: Transformer
     tokenizer: text.Tokenizer
 
     def record(self) -> BaseRecord:
         """What a run's config.json says of it."""
-        return {"place": self.place, "sha256": fingerprint(self.model)}
+        return {"place": self.source, "sha256": fingerprint(self.model)}
 
 
 def open_base(name: str, task: TaskName) -> Base:
@@ -52,7 +52,7 @@ def open_base(name: str, task: TaskName) -> Base:
     if tokenizer is None:
         text.load(name)  # says what is missing
         raise AssertionError
-    kind, needed = model.config.kind, TUNED[task]
+    kind, needed = model.config.kind, FINE_TUNED[task]
     if kind != needed:
         raise Problem(
             "{model} is a model of kind {kind}: {verb} needs one of kind {needed}",
@@ -61,9 +61,9 @@ def open_base(name: str, task: TaskName) -> Base:
             verb=f"qkv train {task}",
             needed=needed,
         )
-    if task != "classify" and not model.config.says_words:
+    if task != "classify" and not model.config.predicts_words:
         raise Problem("{model} has no head that says words, so it can't learn {task}", model=name, task=task)
-    return Base(lies(name), model, tokenizer)
+    return Base(resolve_base(name), model, tokenizer)
 
 
 class FineTuning(NamedTuple):
@@ -75,37 +75,37 @@ class FineTuning(NamedTuple):
     base: BaseRecord
 
 
-def prepare(
+def prepare_fine_tuning(
     folder: Path, options: StartOptions, world: World, progress: Progress | None, why: list[Reason]
 ) -> FineTuning:
     """Put the data and the base's tokenizer into the folder and choose settings that suit both; `why` gets the reasons."""
     assert options.base is not None
-    changes = meant(options.changes)
+    changes = run_changes(options.changes)
     base = open_base(options.base, options.task)
     config = base.model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
     Settings(**changes)  # refuses what can't be before the text is read
     numbers = {"base": options.base, "parameters": f"{base.model.count():,}", "vocab": config.vocab}
     rank = changes.get("lora")
     why.append(("why.base", numbers) if rank is None else ("why.lora", {**numbers, "rank": rank}))
-    data = gather(options.task, folder, options.sources, base.tokenizer, progress, why)
+    data = prepare_data(options.task, folder, options.sources, base.tokenizer, progress, why)
     if data["kind"] == "labels":
         config = config.replace(head="classes", labels=tuple(data["labels"]), pooler=True)
         why.append(
             ("why.labels", {"n": len(config.output.labels), "labels": all_of(config.output.labels[:10]).say("en")})
         )
-    rows, held, row = sizes(data["kind"], folder, config, changes.get("row"))
+    rows, validation_rows, row = count_rows(data["kind"], folder, config, changes.get("row"))
     if data["kind"] == "text" and row is not None and row < config.context:
         why.append(("why.row", {"row": row, "context": config.context}))
-    settings = gentle(options.task, rows, held, {"row": row, **changes}, world.size)
-    why.append(reason(settings, rows, changes))
+    settings = gentle_settings(options.task, rows, validation_rows, {"row": row, **changes}, world.size)
+    why.append(settings_reason(settings, rows, changes))
     world.check(settings)
     check_machine(settings)
     return FineTuning(config, settings, data, base.record())
 
 
-def meant(changes: Changes) -> Changes:
+def run_changes(changes: Changes) -> Changes:
     """What is asked for, of a run that goes on from a model: `context` is how long its rows are, the model stays as it is."""
-    changes = {"row" if name == "context" else name: value for name, value in known(changes).items()}
+    changes = {"row" if name == "context" else name: value for name, value in canonical_names(changes).items()}
     of_run = {field.name for field in fields(Settings)} | {"dropout"}
     if fixed := [name for name in changes if name not in of_run]:
         raise Problem(
@@ -116,37 +116,37 @@ def meant(changes: Changes) -> Changes:
     return changes
 
 
-def gentle(task: TaskName, rows: int, held: int, asked: Changes, processes: int = 1) -> Settings:
+def gentle_settings(task: TaskName, rows: int, validation_rows: int, changes: Changes, processes: int = 1) -> Settings:
     """Settings for so many rows to learn from and `held` to test with; what is asked for goes before them.
 
-    >>> s = gentle("lm", rows=400, held=40, asked={})
+    >>> s = gentle_settings("lm", rows=400, validation_rows=40, changes={})
     >>> s.steps, s.batch, s.lr, s.eval_every, s.eval_batches, s.patience
     (150, 8, 5e-05, 15, 5, 3)
     """
-    wanted = Settings(**{"batch": BATCHES[task], **asked})  # refuses what can't be
-    batch = wanted.batch
-    low = LOW_RANK if wanted.lora is not None else 1
-    if "batch" not in asked and rows < batch:
+    requested = Settings(**{"batch": BATCHES[task], **changes})  # refuses what can't be
+    batch = requested.batch
+    factor = LORA_RATE if requested.lora is not None else 1
+    if "batch" not in changes and rows < batch:
         batch = max(rows // processes, 1) * processes
-    steps = wanted.steps if "steps" in asked else max(-(-PASSES * rows // batch), SHORTEST_RUN)
-    usual: Changes = dict(
+    steps = requested.steps if "steps" in changes else max(-(-PASSES * rows // batch), SHORTEST_RUN)
+    defaults: Changes = dict(
         steps=steps,
         batch=batch,
         optimizer="adamw",
-        lr=low * RATES[task],
+        lr=factor * RATES[task],
         weight_decay=0.01,
         warmup=max(steps // 10, 1),
         decay=1.0,
-        eval_every=max(steps // LOOKS, 1),
-        eval_batches=min(-(-held // batch), 20),
+        eval_every=max(steps // EVALUATIONS, 1),
+        eval_batches=min(-(-validation_rows // batch), 20),
         patience=PATIENCE,
     )
-    return Settings(**usual | asked)
+    return Settings(**defaults | changes)
 
 
-def reason(settings: Settings, rows: int, asked: Changes) -> Reason:
+def settings_reason(settings: Settings, rows: int, changes: Changes) -> Reason:
     """What was chosen and why, in a line."""
-    numbers = dict(lr=settings.lr, steps=settings.steps, batch=settings.batch, patience=shown(settings.patience))
-    if asked.keys() & {"lr", "steps", "batch", "patience", "optimizer"}:
+    numbers = dict(lr=settings.lr, steps=settings.steps, batch=settings.batch, patience=setting_text(settings.patience))
+    if changes.keys() & {"lr", "steps", "batch", "patience", "optimizer"}:
         return "why.own", numbers
     return "why.gentle", {**numbers, "passes": PASSES, "rows": rows, "least": SHORTEST_RUN}

@@ -56,7 +56,7 @@ class RunLock:
 
     def __enter__(self) -> RunLock:
         if self.training:
-            raise _held(self.folder, os.getpid(), socket.gethostname())
+            raise _locked_error(self.folder, os.getpid(), socket.gethostname())
         self.training = True
         return self
 
@@ -78,7 +78,7 @@ def lock_run(folder: Path) -> RunLock:
     if lock is None or lock.released:
         lock = _locks[folder.resolve()] = RunLock(folder)
     elif lock.training:
-        raise _held(folder, os.getpid(), socket.gethostname())
+        raise _locked_error(folder, os.getpid(), socket.gethostname())
     return lock
 
 
@@ -101,7 +101,9 @@ def _acquire(folder: Path) -> BinaryIO:
                 file.close()
                 if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                     raise
-                raise (_held(folder, int(owner[1]), owner[2].decode()) if owner else _held(folder)) from None
+                raise (
+                    _locked_error(folder, int(owner[1]), owner[2].decode()) if owner else _locked_error(folder)
+                ) from None
             warnings.warn(
                 Notice(
                     "the file system of {folder} has no locks, so nothing stops a second  qkv train  in it: train this "
@@ -148,7 +150,7 @@ def _free(file: BinaryIO, path: Path, owner: int) -> None:
             path.unlink()
 
 
-def _held(folder: Path, pid: int | None = None, host: str | None = None) -> Problem:
+def _locked_error(folder: Path, pid: int | None = None, host: str | None = None) -> Problem:
     return Problem(
         _("{folder} is being trained by another process: wait until it ends, or stop it. Nothing was changed")
         if pid is None

@@ -28,7 +28,7 @@ from .checkpoint import Optimizers
 from .optim import set_rate
 from .parallelize import World
 from .settings import DtypeName, Settings
-from .tasks import Forward, Task, counted
+from .tasks import Forward, Task, count_labels
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -69,7 +69,7 @@ def train(
     state: State | None = None,
     world: World | None = None,
     watch: Watch | None = None,
-    measured: bool = False,
+    evaluate_first: bool = False,
     report: Report = lambda line: None,
 ) -> State:
     """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state.
@@ -80,64 +80,64 @@ def train(
     world.check(settings)
     forward = world.wrap(torch.compile(model) if settings.compile else model)
     state = {**BEGINNING, **(state or BEGINNING)}
-    begun, saved = time.perf_counter() - state["seconds"], time.perf_counter()
+    started_at, saved_at = time.perf_counter() - state["seconds"], time.perf_counter()
     speed = Speed()
     world.once(partial(trim_metrics, run / METRICS, state["step"]))
-    with _asked_to_stop() as asked, _log(run / METRICS, world.first, report) as log:
-        if world.rehearses:
+    with _stop_signals() as stop_requested, _metrics_log(run / METRICS, world.first, report) as log:
+        if world.needs_rehearsal:
             gradients(forward, task, settings, 0, world)
             model.zero_grad(set_to_none=True)
-        if measured and state["best_step"] is None and state["step"] == 0:
-            with _finite(run, 0, settings):
+        if evaluate_first and state["best_step"] is None and state["step"] == 0:
+            with _refuse_nan(run, 0, settings):
                 loss = evaluate(forward, model, task, settings, world)
             state |= {"best_loss": loss, "best_step": 0}
-            world.once(partial(_look, run, world.whole(model), task, watch, 0))
+            world.once(partial(_record_sample, run, world.full_model(model), task, watch, 0))
             log({"step": 0, "val_loss": loss})
             world.save(run / CHECKPOINTS, 0, model, optimizers, state)
-            saved = time.perf_counter()
+            saved_at = time.perf_counter()
         for step in range(state["step"], settings.steps):
             if settings.patience is not None and state["waited"] >= settings.patience:
                 break
-            with _finite(run, step, settings):
-                loss, tokens = one_step(forward, model, task, settings, optimizers, step, world)
+            with _refuse_nan(run, step, settings):
+                loss, tokens = update_weights(forward, model, task, settings, optimizers, step, world)
             if not math.isfinite(loss):
-                raise _lost(run, step, loss, settings)
+                raise _divergence(run, step, loss, settings)
             now = time.perf_counter()
-            state |= {"step": step + 1, "seconds": now - begun}
+            state |= {"step": step + 1, "seconds": now - started_at}
             line: Metrics = {
                 "step": step + 1,
                 "loss": loss,
                 "tokens_per_second": speed(tokens, now),
-                "seconds": now - begun,
+                "seconds": now - started_at,
             }
-            last = step + 1 == settings.planned(step)
-            if (step + 1) % settings.eval_every == 0 or last:
-                with _finite(run, step, settings):
+            is_last = step + 1 == settings.planned(step)
+            if (step + 1) % settings.eval_every == 0 or is_last:
+                with _refuse_nan(run, step, settings):
                     line["val_loss"] = evaluate(forward, model, task, settings, world)
                 if state["best_loss"] is None or line["val_loss"] < state["best_loss"]:
                     state |= {"best_loss": line["val_loss"], "best_step": step + 1, "waited": 0}
                 else:
                     state["waited"] += 1
-                    last = last or state["waited"] == settings.patience
-                world.once(partial(_look, run, world.whole(model), task, watch, step + 1))
+                    is_last = is_last or state["waited"] == settings.patience
+                world.once(partial(_record_sample, run, world.full_model(model), task, watch, step + 1))
                 speed.pause()
             log(line)
-            stop = world.agree(asked())
-            due = stop or last or state["best_step"] == step + 1
+            stop = world.agree(stop_requested())
+            must_save = stop or is_last or state["best_step"] == step + 1
             if settings.checkpoint_every is not None:
-                due = due or (step + 1) % settings.checkpoint_every == 0
+                must_save = must_save or (step + 1) % settings.checkpoint_every == 0
             else:
-                due = due or world.agree(time.perf_counter() - saved > 30)
-            if due:
+                must_save = must_save or world.agree(time.perf_counter() - saved_at > 30)
+            if must_save:
                 world.save(run / CHECKPOINTS, step + 1, model, optimizers, state)
-                saved = time.perf_counter()
+                saved_at = time.perf_counter()
                 speed.pause()
             if stop and step + 1 < settings.steps:
                 raise Stopped(step + 1)
     return state
 
 
-def one_step(
+def update_weights(
     forward: Forward,
     model: Transformer,
     task: Task,
@@ -160,12 +160,14 @@ def one_step(
 def gradients(forward: Forward, task: Task, settings: Settings, step: int, world: World) -> tuple[float, int]:
     """The gradients of one step, in `.grad`; gives the mean loss over the whole batch and how many tokens it had."""
     torch.manual_seed((settings.seed << 32) + step * 1024 + world.rank)  # dropout is a function of (seed, step) too
-    batch = world.mine(task.batch(settings.seed, step, settings.batch))
+    batch = world.own_rows(task.batch(settings.seed, step, settings.batch))
     pieces = [tuple(part.chunk(settings.accumulate)[i] for part in batch) for i in range(settings.accumulate)]
-    count = world.total(sum((counted(piece[-1]).float() for piece in pieces), torch.zeros((), device=world.device)))
+    count = world.total(
+        sum((count_labels(piece[-1]).float() for piece in pieces), torch.zeros((), device=world.device))
+    )
     total = torch.zeros((), device=world.device)
     for number, piece in enumerate(pieces):
-        with world.only_last(forward, last=number == len(pieces) - 1), precision(settings.dtype, world.device):
+        with world.gradient_sync(forward, last=number == len(pieces) - 1), precision(settings.dtype, world.device):
             loss, _ = task.loss(forward, piece)
             # DDP and FSDP take the mean over processes: times their number, it is the sum, divided by all tokens.
             (loss * world.size / count).backward()
@@ -181,7 +183,7 @@ def evaluate(forward: Forward, model: Transformer, task: Task, settings: Setting
     total, count = torch.zeros((), device=world.device), torch.zeros((), device=world.device)
     for batch in task.validation(settings.batch, settings.eval_batches):
         with precision(settings.dtype, world.device):
-            loss, n = task.loss(forward, world.mine(batch))
+            loss, n = task.loss(forward, world.own_rows(batch))
         total, count = total + loss, count + n
     model.train()
     return (world.total(total) / world.total(count)).item()
@@ -209,29 +211,29 @@ class Speed:
 
 
 @contextmanager
-def _finite(run: Path, step: int, settings: Settings) -> Iterator[None]:
+def _refuse_nan(run: Path, step: int, settings: Settings) -> Iterator[None]:
     """Attention meets NaN before the loss does: say what it means for the run."""
     try:
         yield
     except NotFinite as problem:
-        raise _lost(run, step, math.nan, settings) from problem
+        raise _divergence(run, step, math.nan, settings) from problem
 
 
-def _lost(run: Path, step: int, loss: float, settings: Settings) -> Problem:
-    kept = newest(run / CHECKPOINTS)
+def _divergence(run: Path, step: int, loss: float, settings: Settings) -> Problem:
+    checkpoint = newest(run / CHECKPOINTS)
     key = _(
         "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; the last good "
         "checkpoint is {kept}. Try a smaller --lr, or look for broken text in the data"
     )
-    if kept is None:
+    if checkpoint is None:
         key = _(
             "the loss became {loss} at step {step}, in the batch of seed {seed} and step {batch}; there is no "
             "checkpoint yet. Try a smaller --lr, or look for broken text in the data"
         )
-    return Problem(key, loss=loss, step=step + 1, seed=settings.seed, batch=step, kept=kept)
+    return Problem(key, loss=loss, step=step + 1, seed=settings.seed, batch=step, kept=checkpoint)
 
 
-def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:
+def _record_sample(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:
     """Keep a sample of what the model can do, and where it looks."""
     model.eval()
     with (run / SAMPLES).open("a", encoding="utf-8") as file:
@@ -244,14 +246,14 @@ def _look(run: Path, model: Transformer, task: Task, watch: Watch | None, step: 
 def trim_metrics(file: Path, step: int) -> None:
     """Drop damaged lines of metrics.jsonl, and those from beyond the step that a resumed run starts at."""
     if file.exists():
-        kept = "".join(line + "\n" for at, line in read_metrics(file) if at <= step).encode()
-        if kept != file.read_bytes():
+        good_lines = "".join(line + "\n" for at, line in read_metrics(file) if at <= step).encode()
+        if good_lines != file.read_bytes():
             with atomic_write(file) as whole:
-                whole.write(kept)
+                whole.write(good_lines)
 
 
 @contextmanager
-def _log(file: Path, first: bool, report: Report) -> Iterator[Report]:
+def _metrics_log(file: Path, first: bool, report: Report) -> Iterator[Report]:
     """Append to metrics.jsonl and report, in the first process."""
     if not first:
         yield lambda line: None
@@ -266,24 +268,24 @@ def _log(file: Path, first: bool, report: Report) -> Iterator[Report]:
 
 
 @contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
+def _stop_signals() -> Iterator[Callable[[], bool]]:
     """Ctrl-C and SIGTERM wait for the step to end; a second Ctrl-C stops at once."""
-    asked: list[float] = []
+    signals: list[float] = []
 
-    def note(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         # torchrun passes a Ctrl-C on to processes that the terminal has told already: that is not a second one.
-        if asked and time.monotonic() - asked[0] > 1:
+        if signals and time.monotonic() - signals[0] > 1:
             raise KeyboardInterrupt
-        asked.append(time.monotonic())
+        signals.append(time.monotonic())
 
     before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, note)
+            before[number] = signal.signal(number, on_signal)
     except ValueError:  # not in the main thread: then nobody can press Ctrl-C here either
         pass
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(signals)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -20,9 +20,9 @@ from .settings import Settings
 
 def compiler() -> str | None:
     """Return the C++ compiler that torch.compile would call, or None."""
-    asked = os.environ.get("CXX")
-    names = [asked] if asked else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
-    return next((found for name in names if (found := shutil.which(name))), None)
+    configured = os.environ.get("CXX")
+    names = [configured] if configured else ["cl"] if sys.platform == "win32" else ["g++", "clang++", "c++"]
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def check_machine(settings: Settings) -> None:

@@ -20,8 +20,8 @@ A, B, C = 3.4445, -4.7750, 2.0315
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Matrices (K, R, C) with their singular values brought close to 1, each by itself.
 
-    >>> made = orthogonalise(torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0)))
-    >>> bool(((torch.linalg.svdvals(made) - 1).abs() < 0.35).all())
+    >>> close = orthogonalise(torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0)))
+    >>> bool(((torch.linalg.svdvals(close) - 1).abs() < 0.35).all())
     True
     """
     tall = matrices.shape[1] > matrices.shape[2]

@@ -51,7 +51,7 @@ class World:
     """A single process: everything is its own."""
 
     kind, rank, size = "one", 0, 1
-    rehearses = False  # is there a backward pass before the first step, whose gradients are thrown away?
+    needs_rehearsal = False  # is there a backward pass before the first step, whose gradients are thrown away?
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
@@ -94,11 +94,11 @@ class World:
         """The model as it is called."""
         return model
 
-    def whole(self, model: Transformer) -> Any:
+    def full_model(self, model: Transformer) -> Any:
         """The model in one piece, to look at: on the first process only."""
         return model
 
-    def mine(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def own_rows(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The rows of a batch that are this process's, on its device."""
         return tuple(part[self.rank :: self.size].to(self.device, non_blocking=True) for part in batch)
 
@@ -110,7 +110,7 @@ class World:
         """True everywhere if it is True anywhere."""
         return flag
 
-    def only_last(self, forward: Any, last: bool) -> Any:
+    def gradient_sync(self, forward: Any, last: bool) -> Any:
         """While accumulating, gradients meet only after the last piece."""
         return nullcontext()
 
@@ -120,23 +120,23 @@ class World:
 
     def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
         """Write a checkpoint."""
-        self.once(partial(save_checkpoint, folder, step, model, optimizers, {**state, **self.remembered}))
+        self.once(partial(save_checkpoint, folder, step, model, optimizers, {**state, **self.record}))
 
-    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> State:
+    def load(self, checkpoint: Path, model: nn.Module, optimizers: Optimizers) -> State:
         """Read one back, whichever kind of world wrote it; gives its state."""
-        return load_checkpoint(place, model, optimizers)
+        return load_checkpoint(checkpoint, model, optimizers)
 
     @property
-    def remembered(self) -> WorldRecord:
+    def record(self) -> WorldRecord:
         """What a checkpoint's state.json says of the world that wrote it."""
         return {"parallel": self.kind, "processes": self.size}
 
-    def differs(self, state: State) -> dict[str, str | Message] | None:
+    def difference(self, state: State) -> dict[str, str | Message] | None:
         """How this world differs from the one that wrote a checkpoint: then a run goes on to rounding, not to the bit."""
         was: WorldRecord = {"parallel": state.get("parallel", "one"), "processes": state.get("processes", 1)}
-        if was == self.remembered:
+        if was == self.record:
             return None
-        return {"was": described(**was), "now": described(**self.remembered)}
+        return {"was": world_label(**was), "now": world_label(**self.record)}
 
 
 class Ddp(World):
@@ -145,7 +145,7 @@ class Ddp(World):
     kind = "ddp"
     # DDP packs gradients anew after its first backward pass, which changes the order in which three or more processes
     # add them: without a rehearsal, the first step after a resume would not be bit for bit the step it stands for.
-    rehearses = True
+    needs_rehearsal = True
 
     def __init__(self, device: str) -> None:
         super().__init__(device)
@@ -169,7 +169,7 @@ class Ddp(World):
         index = self.device.index
         return nn.parallel.DistributedDataParallel(model, device_ids=None if index is None else [index])
 
-    def whole(self, model: Transformer) -> Any:
+    def full_model(self, model: Transformer) -> Any:
         """The model in one piece, to look at: on the first process only."""
         return model if self.first else None
 
@@ -183,7 +183,7 @@ class Ddp(World):
         """True everywhere if it is True anywhere."""
         return bool(self.total(torch.tensor(float(flag), device=self.device)))
 
-    def only_last(self, forward: Any, last: bool) -> Any:
+    def gradient_sync(self, forward: Any, last: bool) -> Any:
         """While accumulating, gradients meet only after the last piece."""
         return nullcontext() if last else forward.no_sync()
 
@@ -191,7 +191,7 @@ class Ddp(World):
 class Fsdp(Ddp):
     """Many processes, each with a slice of every weight (FSDP2); checkpoints are written in slices too (DCP)."""
 
-    kind, rehearses = "fsdp", False
+    kind, needs_rehearsal = "fsdp", False
 
     def prepare(self, model: Transformer) -> Transformer:
         """The model as its optimizers see it: every weight a DTensor of which this process holds some rows."""
@@ -216,9 +216,9 @@ class Fsdp(Ddp):
         """The model as it is called."""
         return model
 
-    def whole(self, model: Transformer) -> Any:
+    def full_model(self, model: Transformer) -> Any:
         """A copy of the model in one piece, to look at: on the first process only."""
-        weights = self._gathered(model)
+        weights = self._gather_weights(model)
         if not self.first:
             return None
         copy = Transformer(model.config).to(self.device, next(iter(weights.values())).dtype)
@@ -227,7 +227,7 @@ class Fsdp(Ddp):
                 parameter.copy_(weights[name])
         return copy
 
-    def _gathered(self, model: nn.Module) -> dict[str, Tensor]:
+    def _gather_weights(self, model: nn.Module) -> dict[str, Tensor]:
         """All weights in one piece, on the first process; the others only send theirs and get nothing."""
         model.reshard()  # type: ignore[operator]  # an evaluation leaves the outermost ones put together
         weights = {}
@@ -237,7 +237,7 @@ class Fsdp(Ddp):
                 weights[name] = full.cpu()
         return weights
 
-    def only_last(self, forward: Any, last: bool) -> Any:
+    def gradient_sync(self, forward: Any, last: bool) -> Any:
         """While accumulating, gradients meet only after the last piece."""
         forward.set_requires_gradient_sync(last)
         return nullcontext()
@@ -249,25 +249,23 @@ class Fsdp(Ddp):
 
     def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
         """Write a checkpoint: each process its slices, the first one all weights in one piece beside them."""
-        with checkpoint_cleanup(folder, step):
-            part = self.once(partial(begin_checkpoint, folder, step))
-            weights = self._gathered(model)
+        with explained(folder, step):
+            part = self.once(partial(begin, folder, step))
+            weights = self._gather_weights(model)
             save_shards(part / SHARDS, model, optimizers)
-            every = sorted((part / SHARDS).iterdir())
-            known = {f"{SHARDS}/{file.name}": fingerprint(file) for file in every[self.rank :: self.size]}
-            listed: list[Any] = [None] * self.size
-            dist.all_gather_object(listed, known)
-            files = {name: known for share in listed for name, known in share.items()}
-            self.once(
-                partial(finish_checkpoint, part, step, {**state, **self.remembered}, {WEIGHTS: save(weights)}, files)
-            )
+            shards = sorted((part / SHARDS).iterdir())
+            fingerprints = {f"{SHARDS}/{file.name}": fingerprint(file) for file in shards[self.rank :: self.size]}
+            gathered: list[Any] = [None] * self.size
+            dist.all_gather_object(gathered, fingerprints)
+            files = {name: digest for share in gathered for name, digest in share.items()}
+            self.once(partial(finish, part, step, {**state, **self.record}, {WEIGHTS: save(weights)}, files))
 
-    def load(self, place: Path, model: nn.Module, optimizers: Optimizers) -> State:
+    def load(self, checkpoint: Path, model: nn.Module, optimizers: Optimizers) -> State:
         """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
-        if problem := self.once(partial(check, place)):
+        if problem := self.once(partial(check, checkpoint)):
             raise problem
-        load_shards(place, model, optimizers, together=True)
-        return read_state(place)
+        load_shards(checkpoint, model, optimizers, together=True)
+        return read_state(checkpoint)
 
 
 KINDS = {"ddp": Ddp, "fsdp": Fsdp}
@@ -296,23 +294,23 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
     if not dist.is_initialized():
         # The others wait while the first one prepares the text, which can take long. One that dies is noticed anyway.
         dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=timedelta(hours=6))
-        atexit.register(_leave)
+        atexit.register(_destroy_process_group)
     if parallel is None and run is not None:
-        place = newest(run / CHECKPOINTS)
-        parallel = None if place is None else read_state(place).get("parallel")
+        checkpoint = newest(run / CHECKPOINTS)
+        parallel = None if checkpoint is None else read_state(checkpoint).get("parallel")
     return KINDS.get(parallel or "ddp", Ddp)(device)
 
 
-def described(parallel: str, processes: int) -> str | Message:
+def world_label(parallel: str, processes: int) -> str | Message:
     """A world in a word or two.
 
-    >>> str(described("one", 1)), described("fsdp", 8)
+    >>> str(world_label("one", 1)), world_label("fsdp", 8)
     ('1 process', '8 × fsdp')
     """
     return Message("1 process") if parallel == "one" else f"{processes} × {parallel}"
 
 
-def _leave() -> None:
+def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
         # FSDP's modules know their groups and stand in circles, so that nothing frees them before Python ends. Threads of

@@ -70,6 +70,6 @@ def is_sayable(reasons: object) -> bool:
         return False
 
 
-def shown(value: object) -> str:
+def setting_text(value: object) -> str:
     """Return a value as a person would type it behind --set."""
     return "none" if value is None else str(value)

@@ -16,9 +16,9 @@ from .. import text
 from ..i18n import Problem
 from ..model.config import Config
 from ..text.conversations import as_jsonl, read_chats
-from .reasons import Reason, shown
+from .reasons import Reason, setting_text
 from .run_record import DataKind, RunRecord
-from .settings import Changes, Settings, both_set, known, preset
+from .settings import Changes, Settings, apply_changes, canonical_names, preset
 
 CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done
 
@@ -39,24 +39,24 @@ class ResumeOptions:
     changes: Changes = field(default_factory=dict)
 
 
-def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
+def check_resume(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
     """Refuse by name what the run has otherwise and can't change."""
 
-    def fixed(name: str, has: object, wanted: object) -> Problem:
+    def cannot_change(name: str, has: object, requested: object) -> Problem:
         return Problem(
             "{name} is {has} in {folder} and can't become {asked} while the run goes on: leave it out, or begin a "
             "new run. What can change: --steps, --eval-every, --checkpoint-every",
             folder=folder,
             name=name,
-            has=shown(has),
-            asked=shown(wanted),
+            has=setting_text(has),
+            asked=setting_text(requested),
         )
 
-    changes = known(options.changes)
+    changes = canonical_names(options.changes)
     if options.task not in (None, record["task"]):
-        raise fixed("task", record["task"], options.task)
+        raise cannot_change("task", record["task"], options.task)
     if options.out is not None and options.out.resolve() != folder.resolve():
-        raise fixed("--out", folder, options.out)
+        raise cannot_change("--out", folder, options.out)
     for option, source, kinds in (
         ("--text", options.source, ("text",)),
         ("--pairs", options.pairs, ("pairs", "labels")),
@@ -64,7 +64,7 @@ def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
     ):
         if source is not None:
             if record["data"]["kind"] not in kinds:
-                raise fixed(option, None, source)
+                raise cannot_change(option, None, source)
             if _sha256(record["data"]["kind"], source) != record["data"]["sha256"]:
                 raise Problem(
                     "{source} is not the text that {folder} was begun with (its content changed): a run goes on with its "
@@ -73,21 +73,21 @@ def refuse(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
                     source=source,
                     folder=folder,
                 )
-    if options.base is not None and (record["base"] is None or lies(options.base) != record["base"]["place"]):
-        raise fixed("--from", None if record["base"] is None else record["base"]["place"], options.base)
+    if options.base is not None and (record["base"] is None or resolve_base(options.base) != record["base"]["place"]):
+        raise cannot_change("--from", None if record["base"] is None else record["base"]["place"], options.base)
     if options.watch not in (None, record["watch"]):
-        raise fixed("--watch", record["watch"], options.watch)
+        raise cannot_change("--watch", record["watch"], options.watch)
     if options.tokenizer not in (None, "auto", kind := text.load(folder).kind):
-        raise fixed("--tokenizer", kind, options.tokenizer)
-    has = values(record)
+        raise cannot_change("--tokenizer", kind, options.tokenizer)
+    has = settings_by_name(record)
     if options.preset is not None and not _same_preset(options.preset, record, has):
-        raise fixed("--preset", record["preset"], options.preset)
+        raise cannot_change("--preset", record["preset"], options.preset)
     for name, value in changes.items():
         if name not in CHANGEABLE and not _equal(has.get(name), value):
-            raise fixed(name, has.get(name), value)
+            raise cannot_change(name, has.get(name), value)
 
 
-def values(record: RunRecord) -> Changes:
+def settings_by_name(record: RunRecord) -> Changes:
     """Every setting of a run by name, of the model and of the training."""
     every = Config.from_dict(record["model"]).to_dict() | settings_of(record).to_dict()
     every |= {f"experts.{name}": value for name, value in (every["experts"] or {}).items()}
@@ -96,12 +96,12 @@ def values(record: RunRecord) -> Changes:
 
 def settings_of(record: RunRecord) -> Settings:
     """How a run is trained."""
-    return both_set(Config(), Settings(), record["train"])[1]
+    return apply_changes(Config(), Settings(), record["train"])[1]
 
 
-def changed(options: ResumeOptions, record: RunRecord) -> Changes:
+def new_settings(options: ResumeOptions, record: RunRecord) -> Changes:
     """The settings that will be others from here on."""
-    has = values(record)
+    has = settings_by_name(record)
     return {k: v for k, v in options.changes.items() if k in CHANGEABLE and not _equal(has[k], v)}
 
 
@@ -125,11 +125,11 @@ def extend(folder: Path, record: RunRecord, changes: Changes, done: int) -> RunR
         changes = {**changes, "before": before}
         why.append(("why.steps", {"was": was.steps, "now": now.steps, "done": done}))
     for name in changes.keys() & {"eval_every", "checkpoint_every", "patience"}:
-        why.append(("why.now", {"name": name, "was": getattr(was, name), "now": shown(changes[name])}))
+        why.append(("why.now", {"name": name, "was": getattr(was, name), "now": setting_text(changes[name])}))
     return {**record, "train": replace(was, **changes).to_dict(), "why": why}
 
 
-def lies(name: str) -> str:
+def resolve_base(name: str) -> str:
     """Where a model to go on from lies: a folder or a file as a whole path, else its name."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
@@ -141,12 +141,12 @@ def _same_preset(name: str, record: RunRecord, has: Changes) -> bool:
     config, settings = preset(name, record["task"])
     if record["preset"] is not None:
         return record["preset"] == name
-    meant = json.loads(json.dumps(config.to_dict() | settings.to_dict()))
-    return all(_equal(has[key], meant[key]) for key in meant if key not in ("vocab", *CHANGEABLE))
+    expected = json.loads(json.dumps(config.to_dict() | settings.to_dict()))
+    return all(_equal(has[key], expected[key]) for key in expected if key not in ("vocab", *CHANGEABLE))
 
 
-def _equal(has: object, wanted: object) -> bool:
-    return has == wanted and isinstance(has, bool) == isinstance(wanted, bool)
+def _equal(has: object, requested: object) -> bool:
+    return has == requested and isinstance(has, bool) == isinstance(requested, bool)
 
 
 def _sha256(kind: DataKind, source: str) -> str:

@@ -27,14 +27,14 @@ from .loop import Report, train
 from .machine import check_machine, check_memory, device_reasons
 from .optim import make_optimizers
 from .parallelize import World
-from .reasons import Reason, shown
-from .resume_options import ResumeOptions, changed, extend, refuse, settings_of
+from .reasons import Reason, setting_text
+from .resume_options import ResumeOptions, check_resume, extend, new_settings, settings_of
 from .run_record import RunRecord, read_run_record
-from .settings import Changes, Chosen, Settings, chosen, task_named
+from .settings import Changes, ResolvedPreset, Settings, parse_task, resolve_preset
 from .start_options import StartOptions
 from .tasks import Task
 from .threads import threads, threads_for
-from .training_data import Progress, Sources, gather, open_task, task_reasons
+from .training_data import Progress, Sources, open_task, prepare_data, task_reasons
 
 if TYPE_CHECKING:
     from .watch import Watch
@@ -69,7 +69,7 @@ class Run:
                 state=self.state,
                 world=self.world,
                 watch=self.watch,
-                measured=self.tuned,
+                evaluate_first=self.tuned,
                 report=report,
             )
 
@@ -94,13 +94,13 @@ def start(
     `tokenizer` is the kind to make, or one that is there already. With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
     """
     options = StartOptions(
-        task_named(task), Sources(source, pairs, chat), base, name, tokenizer, dict(changes or {}), watch
+        parse_task(task), Sources(source, pairs, chat), base, name, tokenizer, dict(changes or {}), watch
     )
     options.check()
     world = world or World()
     preset = None
     if base is None:  # wrong settings are refused before a text is read, which may take long
-        preset = chosen(name or "tiny", options.task, options.changes)
+        preset = resolve_preset(name or "tiny", options.task, options.changes)
         world.check(preset.settings)
         check_machine(preset.settings)
     folder = out or Path("runs") / options.run_name()
@@ -110,7 +110,7 @@ def start(
 
 
 def create_run(
-    folder: Path, options: StartOptions, preset: Chosen | None, world: World, progress: Progress | None
+    folder: Path, options: StartOptions, preset: ResolvedPreset | None, world: World, progress: Progress | None
 ) -> RunRecord:
     """Prepare the data in the folder and choose the settings; return what config.json will say."""
     if (folder / run_folder.CONFIG).exists():
@@ -122,13 +122,13 @@ def create_run(
     base = None
     if preset is not None:  # a new model: its size is the preset's, its tokenizer is learned from the text
         for word, was in preset.yielded.items():
-            why.append(("why.yields", {"name": word, "has": shown(getattr(preset.config, word)), "was": was}))
-        data = gather(options.task, folder, options.sources, options.tokenizer, progress, why)
+            why.append(("why.yields", {"name": word, "has": setting_text(getattr(preset.config, word)), "was": was}))
+        data = prepare_data(options.task, folder, options.sources, options.tokenizer, progress, why)
         config, settings = preset.config.replace(vocab=text.load(folder).vocab), preset.settings
     else:  # learned weights: size and tokenizer stay, and few steps at a low rate keep what was learned
-        from .fine_tuning import prepare
+        from .fine_tuning import prepare_fine_tuning
 
-        config, settings, data, base = prepare(folder, options, world, progress, why)
+        config, settings, data, base = prepare_fine_tuning(folder, options, world, progress, why)
     # One thread where the model is so small that threads would wait for each other more than they work.
     tokens = settings.batch // world.size * (settings.row or config.context)
     thread_count = threads_for(empty_model(config).count(), tokens)
@@ -149,10 +149,10 @@ def create_run(
 def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None, *, is_new: bool = False) -> Run:
     """Open what a record describes: its task, its model and optimizers, and the newest whole checkpoint."""
     settings = settings_of(record)
-    place, damaged = world.once(partial(_newest, folder))
+    checkpoint, damaged = world.once(partial(_newest_checkpoint, folder))
     # With a checkpoint of all weights the base isn't needed any more.
-    config = run_config(folder, record, place if settings.lora is None else None)
-    base = None if place is not None and settings.lora is None else record["base"]
+    config = config_of(folder, record, checkpoint if settings.lora is None else None)
+    base = None if checkpoint is not None and settings.lora is None else record["base"]
     tokenizer = text.load(folder)
     task = open_task(record, folder, tokenizer, config, settings)
     watch = None
@@ -177,12 +177,12 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
         adapt(model, settings.lora, settings.lora_alpha, settings.lora_parts, base["place"])
     model = world.prepare(model)
     optimizers = make_optimizers(model, settings)
-    state = None if place is None else world.load(place, model, optimizers)
+    state = None if checkpoint is None else world.load(checkpoint, model, optimizers)
 
     why: list[Reason] = [*record["why"], *(("why.damaged", {"problem": check(p)}) for p in damaged)]
     if world.size > 1:
         why.append(("why.processes", {"n": world.size, "kind": world.kind}))
-    if state is not None and (change := world.differs(state)):
+    if state is not None and (change := world.difference(state)):
         why.append(("why.world", change))
     tuned, thread_count = record["base"] is not None, record["threads"]
     return Run(folder, task, model, settings, optimizers, watch, state, world, why, tuned, thread_count, lock)
@@ -194,22 +194,22 @@ def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
 
     Ctrl-C does leave the tokens that were cut so far: the same command goes on with them.
     """
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     world.once(partial(folder.mkdir, parents=True, exist_ok=True))
     lock = lock_first(folder, world)
-    empty_before = lock is not None and [inside.name for inside in folder.iterdir()] == [run_folder.LOCK]
+    was_empty = lock is not None and [child.name for child in folder.iterdir()] == [run_folder.LOCK]
     try:
         yield lock
     except Exception:
         if lock is not None:
-            if empty_before:
-                for inside in folder.iterdir():
-                    if inside.name != run_folder.LOCK:
-                        shutil.rmtree(inside) if inside.is_dir() else inside.unlink()
+            if was_empty:
+                for child in folder.iterdir():
+                    if child.name != run_folder.LOCK:
+                        shutil.rmtree(child) if child.is_dir() else child.unlink()
             lock.release()
-            for place in new:
-                if place.is_dir() and not any(place.iterdir()):
-                    place.rmdir()
+            for path in created:
+                if path.is_dir() and not any(path.iterdir()):
+                    path.rmdir()
         raise
 
 
@@ -240,22 +240,22 @@ def _apply_options(folder: Path, options: ResumeOptions) -> None:
     """Refuse what a run can't be asked for, and write down what it can."""
     record = read_run_record(folder)
     if record["base"] is not None:
-        from .fine_tuning import meant
+        from .fine_tuning import run_changes
 
-        options = replace(options, changes=meant(options.changes))
-    refuse(options, folder, record)
-    if changes := changed(options, record):
-        place, _ = _newest(folder)
-        done = 0 if place is None else run_folder.read_state(place)["step"]
+        options = replace(options, changes=run_changes(options.changes))
+    check_resume(options, folder, record)
+    if changes := new_settings(options, record):
+        checkpoint, _ = _newest_checkpoint(folder)
+        done = 0 if checkpoint is None else run_folder.read_state(checkpoint)["step"]
         run_folder.write_record(folder, extend(folder, record, changes, done))
 
 
-def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
+def _newest_checkpoint(folder: Path) -> tuple[Path | None, list[Path]]:
     """The newest checkpoint that is whole, and those after it, which are damaged."""
-    there = folder / run_folder.CHECKPOINTS
-    place, every = run_folder.newest(there), run_folder.checkpoints(there)
-    damaged = every if place is None else every[every.index(place) + 1 :]
-    if place is None and damaged:  # training would begin anew and write over what can perhaps be saved
+    checkpoint = run_folder.newest(folder / run_folder.CHECKPOINTS)
+    every = run_folder.checkpoints(folder / run_folder.CHECKPOINTS)
+    damaged = every if checkpoint is None else every[every.index(checkpoint) + 1 :]
+    if checkpoint is None and damaged:  # training would begin anew and write over what can perhaps be saved
         raise Problem(
             "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. "
             "Nothing was changed. To train it anew from step 0, move {folder}/checkpoints away and say  qkv train "
@@ -264,4 +264,4 @@ def _newest(folder: Path) -> tuple[Path | None, list[Path]]:
             n=len(damaged),
             problem=check(damaged[-1]),
         )
-    return place, damaged
+    return checkpoint, damaged

@@ -8,7 +8,7 @@ from typing import Literal, NotRequired, TypedDict, get_args
 
 from ..disk import run_folder
 from .reasons import Reason, is_sayable
-from .settings import TUNED, Changes, TaskName
+from .settings import FINE_TUNED, Changes, TaskName
 
 DataKind = Literal["chats", "dates", "labels", "pairs", "text"]
 
@@ -50,7 +50,7 @@ def _is_base(value: object) -> bool:
 
 # What must be right in the config.json of a run that is to go on.
 CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "task": lambda value: isinstance(value, str) and value in TUNED,
+    "task": lambda value: isinstance(value, str) and value in FINE_TUNED,
     "model": lambda value: isinstance(value, dict),
     "train": lambda value: isinstance(value, dict),
     "base": lambda value: value is None or _is_base(value),

@@ -18,7 +18,7 @@ LoraParts = Literal["attention", "all"]
 Changes = dict[str, Any]  # settings by name, of the model or of the run, as they were asked for
 
 TASKS: dict[TaskName, str] = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # -> kind of model
-TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same of models that go on from learned weights
+FINE_TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same of models that go on from learned weights
 CHOICES = {"optimizer": get_args(OptimizerName), "dtype": get_args(DtypeName), "lora_parts": get_args(LoraParts)}
 MOST_EVAL_BATCHES = 1_000_000
 LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
@@ -60,15 +60,15 @@ class Settings:
     before: tuple[tuple[int, int], ...] = ()  # plans that ended early: before this step, so many steps were planned
 
     def __post_init__(self) -> None:
-        def refuse(key: str, name: str, right: bool, **more: int) -> None:
-            if not right:
+        def refuse(key: str, name: str, is_valid: bool, **more: int) -> None:
+            if not is_valid:
                 raise Problem(key, name=name, value=str(getattr(self, name)), **more)
 
         for name, value in asdict(self).items():
             if isinstance(value, int) and abs(value) > LARGEST:
                 raise too_large(name, value)
         for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
-            refuse(_("{name} is {value}: give 1 or more"), name, _whole(getattr(self, name), 1))
+            refuse(_("{name} is {value}: give 1 or more"), name, _is_whole(getattr(self, name), 1))
         refuse(
             _("{name} is {value}: give a whole number from 1 to {last}"),
             "eval_batches",
@@ -76,7 +76,7 @@ class Settings:
             last=MOST_EVAL_BATCHES,
         )
         for name in ("lr", "adam_lr", "weight_decay", "clip"):
-            refuse(_("{name} is {value}: give a number, 0 or more"), name, _number(getattr(self, name)))
+            refuse(_("{name} is {value}: give a number, 0 or more"), name, _is_number(getattr(self, name)))
         for name, among in CHOICES.items():
             if getattr(self, name) not in among:
                 raise unknown(name, getattr(self, name), among)
@@ -84,31 +84,33 @@ class Settings:
         refuse(
             _("checkpoint_every is {value}: give 1 or more steps"),
             "checkpoint_every",
-            every is None or _whole(every, 1),
+            every is None or _is_whole(every, 1),
         )
         for name in ("row", "patience", "lora"):
             value = getattr(self, name)
-            refuse(_("{name} is {value}: give 1 or more, or none"), name, value is None or _whole(value, 1))
+            refuse(_("{name} is {value}: give 1 or more, or none"), name, value is None or _is_whole(value, 1))
         alpha = self.lora_alpha
         refuse(
-            _("{name} is {value}: give a number above 0"), "lora_alpha", alpha is None or (_number(alpha) and alpha > 0)
+            _("{name} is {value}: give a number above 0"),
+            "lora_alpha",
+            alpha is None or (_is_number(alpha) and alpha > 0),
         )
         refuse(
             _("seed is {value}: give a whole number from 0 to {last}"),
             "seed",
-            _whole(self.seed) and self.seed <= LAST_SEED,
+            _is_whole(self.seed) and self.seed <= LAST_SEED,
             last=LAST_SEED,
         )
-        refuse(_("{name} is {value}: give a whole number, 0 or more"), "warmup", _whole(self.warmup))
+        refuse(_("{name} is {value}: give a whole number, 0 or more"), "warmup", _is_whole(self.warmup))
         refuse(
             _("decay is {value}: give the share of the steps that the rate falls over, 0 to 1"),
             "decay",
-            _number(self.decay) and self.decay <= 1,
+            _is_number(self.decay) and self.decay <= 1,
         )
         refuse(
             _("mask_share is {value}: give the share of words to hide, above 0 and up to 1"),
             "mask_share",
-            _number(self.mask_share) and 0 < self.mask_share <= 1,
+            _is_number(self.mask_share) and 0 < self.mask_share <= 1,
         )
         refuse(_("{name} is {value}: give true or false"), "compile", isinstance(self.compile, bool))
         refuse(
@@ -117,7 +119,7 @@ class Settings:
                 "was extended"
             ),
             "before",
-            _plans(self.before),
+            _are_plans(self.before),
         )
         object.__setattr__(self, "before", tuple((until, steps) for until, steps in self.before))  # JSON has lists
         if self.batch % self.accumulate:
@@ -157,28 +159,28 @@ class Settings:
         return next((steps for until, steps in self.before if step < until), self.steps)
 
 
-def _whole(value: object, least: int = 0) -> bool:
+def _is_whole(value: object, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """A finite one, 0 or more."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def _plans(value: object) -> bool:
+def _are_plans(value: object) -> bool:
     """Pairs (until, steps), the untils rising, each plan long enough for the steps it was followed for."""
     if not isinstance(value, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in value):
         return False
     last = 0
     for until, steps in value:
-        if not _whole(until, last + 1) or not _whole(steps, until):
+        if not _is_whole(until, last + 1) or not _is_whole(steps, until):
             return False
         last = until
     return True
 
 
-def known(changes: Changes) -> Changes:
+def canonical_names(changes: Changes) -> Changes:
     """Return changes by the names that files have, rotary_base for rotary.base; a name that is no setting, of the model or
     of the run, is refused with the nearest that is one."""
     every = sorted({*Config().to_dict(), *(field.name for field in fields(Settings))})
@@ -196,9 +198,9 @@ def known(changes: Changes) -> Changes:
     return named
 
 
-def both_set(config: Config, settings: Settings, changes: Changes) -> tuple[Config, Settings]:
+def apply_changes(config: Config, settings: Settings, changes: Changes) -> tuple[Config, Settings]:
     """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
-    changes, of_run = known(changes), {field.name for field in fields(Settings)}
+    changes, of_run = canonical_names(changes), {field.name for field in fields(Settings)}
     config = config.replace(**{k: v for k, v in changes.items() if k not in of_run})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
 
@@ -212,16 +214,16 @@ _RUNS: dict[str, Changes] = {
 }
 
 
-def task_named(name: str) -> TaskName:
+def parse_task(name: str) -> TaskName:
     """Return the task of this name; an unknown one is refused.
 
     >>> task_named("lm")
     'lm'
     """
-    for task in TUNED:
+    for task in FINE_TUNED:
         if task == name:
             return task
-    raise Problem("there is no task {task!r}: choose from {tasks}", task=name, tasks=all_of(TUNED))
+    raise Problem("there is no task {task!r}: choose from {tasks}", task=name, tasks=all_of(FINE_TUNED))
 
 
 def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
@@ -250,7 +252,7 @@ def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
     return config, settings
 
 
-class Chosen(NamedTuple):
+class ResolvedPreset(NamedTuple):
     """A preset with changes by name; `yielded` are those of its own words that gave way, {name: what the preset had}."""
 
     config: Config
@@ -258,16 +260,16 @@ class Chosen(NamedTuple):
     yielded: Changes
 
 
-def chosen(name: str, task: TaskName, changes: Changes) -> Chosen:
+def resolve_preset(name: str, task: TaskName, changes: Changes) -> ResolvedPreset:
     """Return a preset with changes by name.
 
     MLA, for one, knows no q/k norm, which some presets have: asking for it is asking for no q/k norm. What was asked for
     never gives way, and sizes don't either.
 
-    >>> chosen("tiny", "lm", {"mixer": "latent"}).yielded
+    >>> resolve_preset("tiny", "lm", {"mixer": "latent"}).yielded
     {'qk_norm': 'rms'}
     """
-    changes = known(changes)
+    changes = canonical_names(changes)
     if changes.get("kind", TASKS[task]) != TASKS[task]:
         raise Problem(
             "kind is {kind}: {task} trains a model of kind {needed}; leave kind out, or choose another task",
@@ -281,15 +283,17 @@ def chosen(name: str, task: TaskName, changes: Changes) -> Chosen:
         )
     config, settings = preset(name, task)
     try:
-        return Chosen(*both_set(config, settings, changes), {})
+        return ResolvedPreset(*apply_changes(config, settings, changes), {})
     except Problem as problem:
-        refused = problem
-    usual = Config()
+        first_problem = problem
+    defaults = Config()
     for word in (*WORDS, "rotary_fraction"):
-        had = getattr(config, word)
-        if word != "kind" and word not in changes and had != getattr(usual, word):
+        value = getattr(config, word)
+        if word != "kind" and word not in changes and value != getattr(defaults, word):
             try:
-                return Chosen(*both_set(config, settings, {word: getattr(usual, word), **changes}), {word: had})
+                return ResolvedPreset(
+                    *apply_changes(config, settings, {word: getattr(defaults, word), **changes}), {word: value}
+                )
             except Problem:
                 continue
-    raise refused
+    raise first_problem

@@ -27,7 +27,7 @@ USELESS = {
     "lora": _("--lora {value} learns beside weights that stay as they are: say which model's with --from"),
     "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
 }
-KEPT = {  # beside --from
+FIXED_BY_BASE = {  # beside --from
     "--preset": _("--preset is {value}, but --from says which model it is: leave one of them out"),
     "--tokenizer": _("--tokenizer is {value}, but a model that is gone on from keeps its own: leave it out"),
 }
@@ -53,25 +53,25 @@ class StartOptions:
                 "classify teaches an encoder labels: say which one and from what, as in  qkv train classify --pairs reviews.tsv "
                 "--from minilm"
             )
-        cut = None if self.tokenizer == "auto" else self.tokenizer
+        tokenizer = None if self.tokenizer == "auto" else self.tokenizer
         lora = self.changes.get("lora")
         for sentence, value, is_useful in (
             (USELESS["--text" if task == "translate" else "--text of labels"], sources.text, task in ("lm", "mlm")),
             (USELESS["--pairs"], sources.pairs, task not in ("lm", "mlm")),
             (USELESS["--from"], self.base, task != "translate" or sources.pairs is not None),
-            (USELESS["--tokenizer"], cut, task != "translate" or sources.pairs is not None),
+            (USELESS["--tokenizer"], tokenizer, task != "translate" or sources.pairs is not None),
             (USELESS["vocab"], self.changes.get("vocab"), False),
             (USELESS["--chat"], sources.chat, task == "lm" and self.base is not None),
             (USELESS["--chat and --text"], sources.chat, sources.text is None),
             (USELESS["lora"], lora, self.base is not None),
-            (KEPT["--preset"], self.preset, self.base is None),
-            (KEPT["--tokenizer"], cut, self.base is None),
+            (FIXED_BY_BASE["--preset"], self.preset, self.base is None),
+            (FIXED_BY_BASE["--tokenizer"], tokenizer, self.base is None),
         ):
             if value is not None and not is_useful:
                 raise Problem(sentence, value=value, task=task)
 
     def run_name(self) -> str:
         """Return TASK-NAME, NAME being that of the data; -MODEL follows with a base, and -lora with an adapter."""
-        data = "dates" if self.task == "translate" and self.sources.pairs is None else self.sources.called
+        data = "dates" if self.task == "translate" and self.sources.pairs is None else self.sources.name
         base = [] if self.base is None else [Path(self.base).stem]
         return "-".join([self.task, data, *base, *(["lora"] if self.changes.get("lora") else [])])

@@ -56,10 +56,10 @@ Example = TypeVar("Example")
 
 def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(sum of −log p over the labels that count, how many do): sums, so that parts of a batch add up exactly."""
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"), counted(labels)
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"), count_labels(labels)
 
 
-def counted(labels: Tensor) -> Tensor:
+def count_labels(labels: Tensor) -> Tensor:
     """How many of them count: −100 says nothing."""
     return (labels != -100).sum()
 
@@ -69,7 +69,7 @@ class WordTask:
 
     def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         x, y = batch  # what is padded stands behind all that is real, which never sees it
-        return model(x, labels=y), counted(y)
+        return model(x, labels=y), count_labels(y)
 
 
 class NextWord(WordTask):
@@ -99,15 +99,15 @@ class HeldOutTask(Generic[Source, Example]):
     """Two sources of batches, one to learn from and one to test with, and examples to show what the model can do."""
 
     def __init__(self, train: Source, validation: Source, tokenizer: text.Tokenizer, examples: list[Example]) -> None:
-        self.train, self.held, self.tokenizer, self.examples = train, validation, tokenizer, examples
+        self.train, self.held_out, self.tokenizer, self.examples = train, validation, tokenizer, examples
 
     def batch(self, seed: int, step: int, rows: int) -> Batch:
-        return self._ready(self.train.batch(seed, step, rows))
+        return self._to_batch(self.train.batch(seed, step, rows))
 
     def validation(self, rows: int, batches: int) -> Iterable[Batch]:
-        return (self._ready(self.held.batch(0, number, rows)) for number in range(batches))
+        return (self._to_batch(self.held_out.batch(0, number, rows)) for number in range(batches))
 
-    def _ready(self, batch: Any) -> Batch:
+    def _to_batch(self, batch: Any) -> Batch:
         return _tensors(batch)
 
 
@@ -121,8 +121,10 @@ class Answers(WordTask, HeldOutTask[Chats, Messages]):
 
         prompts = [self.tokenizer.chat(messages) for messages in self.examples]
         answers = generate(model, prompts, most=60, stop=self.tokenizer.ends)
-        asked = (messages[-1]["content"] for messages in self.examples)
-        return "\n".join(f"{given} → {self.tokenizer.decode(said)}" for given, said in zip(asked, answers, strict=True))
+        questions = (messages[-1]["content"] for messages in self.examples)
+        return "\n".join(
+            f"{question} → {self.tokenizer.decode(answer)}" for question, answer in zip(questions, answers, strict=True)
+        )
 
 
 class HiddenWord(WordTask):
@@ -159,9 +161,9 @@ class HiddenWord(WordTask):
     def sample(self, model: Transformer) -> str:
         x, labels = (part.to(model.embedding.weight.device) for part in next(iter(self.validation(1, 1))))
         with torch.no_grad():
-            said = model(x)[0].argmax(-1)
-        shown = torch.where(labels[0] >= 0, said, x[0])
-        return f"{self.tokenizer.decode(x[0].tolist(), special=True)}\n→ {self.tokenizer.decode(shown.tolist())}"
+            predicted = model(x)[0].argmax(-1)
+        filled = torch.where(labels[0] >= 0, predicted, x[0])
+        return f"{self.tokenizer.decode(x[0].tolist(), special=True)}\n→ {self.tokenizer.decode(filled.tolist())}"
 
 
 class Translation(HeldOutTask[PairSource, str]):
@@ -169,21 +171,23 @@ class Translation(HeldOutTask[PairSource, str]):
 
     name = "translate"
 
-    def _ready(self, batch: text.PairBatch) -> Batch:
-        counted = np.arange(batch.target_out.shape[1]) < batch.target_lengths[:, None]
+    def _to_batch(self, batch: text.PairBatch) -> Batch:
+        is_real = np.arange(batch.target_out.shape[1]) < batch.target_lengths[:, None]
         return _tensors(
-            (batch.source, batch.source_lengths, batch.target_in, np.where(counted, batch.target_out, -100))
+            (batch.source, batch.source_lengths, batch.target_in, np.where(is_real, batch.target_out, -100))
         )
 
     def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         source, lengths, target_in, labels = batch
-        return model(target_in, source, source_mask=masks.padding(lengths), labels=labels), counted(labels)
+        return model(target_in, source, source_mask=masks.padding(lengths), labels=labels), count_labels(labels)
 
     def sample(self, model: Transformer) -> str:
         from ..generation.decoding import translate
 
-        answers = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
-        return "\n".join(f"{given} → {said}" for given, said in zip(self.examples, answers, strict=True))
+        translations = translate(model, self.tokenizer, self.examples, most=min(128, model.config.context))
+        return "\n".join(
+            f"{source} → {translation}" for source, translation in zip(self.examples, translations, strict=True)
+        )
 
 
 class Classification(HeldOutTask[text.LabelledTexts, tuple[str, str]]):
@@ -193,16 +197,17 @@ class Classification(HeldOutTask[text.LabelledTexts, tuple[str, str]]):
 
     def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
         ids, lengths, labels = batch
-        return model(ids, mask=masks.padding(lengths), labels=labels), counted(labels)
+        return model(ids, mask=masks.padding(lengths), labels=labels), count_labels(labels)
 
     def sample(self, model: Transformer) -> str:
         from ..evaluation.classification import probabilities
 
-        kept = [self.held.rows[i] for i in range(len(self.examples))]
-        labels, shares = model.config.output.labels, probabilities(model, kept)
-        told = [f"{labels[int(row.argmax())]} {float(row.max()):.0%}" for row in shares]
+        rows = [self.held_out.rows[i] for i in range(len(self.examples))]
+        labels, shares = model.config.output.labels, probabilities(model, rows)
+        predictions = [f"{labels[int(row.argmax())]} {float(row.max()):.0%}" for row in shares]
         return "\n".join(
-            f"{given} → {said} ({right})" for (given, right), said in zip(self.examples, told, strict=True)
+            f"{sentence} → {predicted} ({expected})"
+            for (sentence, expected), predicted in zip(self.examples, predictions, strict=True)
         )
 
 

@@ -28,10 +28,10 @@ from .settings import Settings, TaskName
 from .tasks import Answers, Classification, HiddenWord, NextWord, PairSource, Task, Translation
 
 Progress = Callable[[int, int], None]
-LONGEST_CHAT = 512  # tokens
-LONGEST = 128  # tokens of a text with a label: what is longer is cut, unless --context says more
+CHAT_ROW = 512  # tokens
+LABELLED_ROW = 128  # tokens of a text with a label: what is longer is cut, unless --context says more
 ROWS = (256, 128, 64, 32)  # tokens that a text is learned in, the longest first
-UNKNOWN = 0.1  # the share of tokens from which on it is said that a model doesn't know them
+UNKNOWN_SHARE = 0.1  # the share of tokens from which on it is said that a model doesn't know them
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Sources:
     chat: str | None = None
 
     @property
-    def called(self) -> str:
+    def name(self) -> str:
         """A word for the run's folder: the file or folder, without the part of a glob that has wildcards.
 
-        >>> Sources("books/*.txt", None, None).called, Sources("my.book.txt", None, None).called
+        >>> Sources("books/*.txt").name, Sources("my.book.txt").name
         ('books', 'my.book')
         """
         path = Path(str(self.pairs or self.text or self.chat or "text"))
@@ -54,7 +54,7 @@ class Sources:
         return plain[-1] if plain else "text"
 
 
-def gather(
+def prepare_data(
     task: TaskName,
     folder: Path,
     sources: Sources,
@@ -67,19 +67,19 @@ def gather(
     `tokenizer` is the kind to make, or the one to keep.
     """
 
-    def spoken(texts: text.Corpus | Iterable[str], special: tuple[str, ...]) -> text.Tokenizer:
+    def make_tokenizer(texts: text.Corpus | Iterable[str], special: tuple[str, ...]) -> text.Tokenizer:
         if isinstance(tokenizer, text.Tokenizer):
-            keep_tokenizer(tokenizer, folder)
+            save_tokenizer(tokenizer, folder)
             return tokenizer
-        made = text.train_tokenizer(tokenizer, texts, special=special)
-        made.save(folder)
-        why.append((text.reason(tokenizer, made), {"kind": made.kind, "vocab": made.vocab}))
-        return made
+        trained = text.train_tokenizer(tokenizer, texts, special=special)
+        trained.save(folder)
+        why.append((text.reason(tokenizer, trained), {"kind": trained.kind, "vocab": trained.vocab}))
+        return trained
 
     if task == "classify":
         labelled = text.read_labelled(store.locate(str(sources.pairs)))
         sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(labelled))
-        spoken((), ())
+        make_tokenizer((), ())
         labels = list(text.labels_of(labelled, sources.pairs))
         return {"kind": "labels", "labels": labels, "source": sources.pairs, "sha256": sha256}
     if task == "translate":
@@ -87,27 +87,27 @@ def gather(
             text.date_tokenizer().save(folder)
             why.append(("why.dates", {}))
             return {"kind": "dates"}
-        read = text.read_pairs(store.locate(sources.pairs))
-        if len(read) < 2:
+        sentence_pairs = text.read_pairs(store.locate(sources.pairs))
+        if len(sentence_pairs) < 2:
             raise Problem(
                 "{pairs} has {n} pair: give at least two, one to learn from and one to test with",
                 pairs=sources.pairs,
-                n=len(read),
+                n=len(sentence_pairs),
             )
-        spoken([sentence for pair in read for sentence in pair], ("pad", "bos", "eos", "unk"))
-        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(read))
+        make_tokenizer([sentence for pair in sentence_pairs for sentence in pair], ("pad", "bos", "eos", "unk"))
+        sha256 = _write(folder / run_folder.PAIRS, text.as_tsv(sentence_pairs))
         return {"kind": "pairs", "source": str(sources.pairs), "sha256": sha256}
     if sources.chat is not None:
         chats = conversations.read_chats(store.locate(sources.chat))
         sha256 = _write(folder / run_folder.CHATS, conversations.as_jsonl(chats))
-        spoken((), ())
+        make_tokenizer((), ())
         return {"kind": "chats", "source": sources.chat, "sha256": sha256}
     if sources.text is None:
         raise Problem(
             "training {task} needs a text: --text FILE, folder, glob, or a data set (see `qkv data`)", task=task
         )
     corpus = text.Corpus.of(store.locate(sources.text))
-    cut = spoken(corpus, ("pad", "eos", "mask") if task == "mlm" else ("eos",))
+    cut = make_tokenizer(corpus, ("pad", "eos", "mask") if task == "mlm" else ("eos",))
     text.prepare(corpus, cut, folder / run_folder.TOKENS, progress=progress)
     return {"kind": "text", "source": str(sources.text), "sha256": corpus.sha256()}
 
@@ -118,23 +118,23 @@ def _write(file: Path, content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def keep_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
+def save_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
     """Write a tokenizer, and how its model is meant to write."""
     tokenizer.save(folder)
-    if told := tokenizer.habits.told():
-        told |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
-        write_file(folder / GENERATION_CONFIG, json.dumps(told, indent=2) + "\n")
+    if defaults := tokenizer.habits.told():
+        defaults |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
+        write_file(folder / GENERATION_CONFIG, json.dumps(defaults, indent=2) + "\n")
 
 
-def sizes(kind: DataKind, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
+def count_rows(kind: DataKind, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
     """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
     if kind in ("pairs", "labels"):
-        seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
-        longest = min(LONGEST, config.context) if kind == "labels" else None
-        return len(seen), max(len(unseen), 1), row or longest
+        training, held_out = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
+        longest = min(LABELLED_ROW, config.context) if kind == "labels" else None
+        return len(training), max(len(held_out), 1), row or longest
     if kind == "chats":
-        learned, held = _chats(folder)
-        return len(learned), max(len(held), 1), row or min(LONGEST_CHAT, config.context)
+        training_chats, held_out_chats = _chats(folder)
+        return len(training_chats), max(len(held_out_chats), 1), row or min(CHAT_ROW, config.context)
     tokens = text.Dataset.open(folder / run_folder.TOKENS)
     row = row or row_length(config, tokens)
     return max(len(tokens.train) // row, 1), max(len(tokens.validation) // row, 1), row
@@ -146,26 +146,26 @@ def row_length(config: Config, tokens: text.Dataset) -> int:
     return next((row for row in fits if row < len(tokens.validation)), min(ROWS[-1], config.context))
 
 
-def open_task(record: RunRecord, folder: Path, spoken: text.Tokenizer, config: Config, settings: Settings) -> Task:
+def open_task(record: RunRecord, folder: Path, tokenizer: text.Tokenizer, config: Config, settings: Settings) -> Task:
     """The task of a run, made of what lies in its folder."""
     kind = record["data"]["kind"]
     if record["task"] == "classify":
-        seen, unseen = _pairs(folder)
+        training, held_out = _pairs(folder)
         labels, row = record["data"]["labels"], settings.row or config.context
-        texts, held_texts = (text.LabelledTexts(some, labels, spoken, row) for some in (seen, unseen))
-        return Classification(texts, held_texts, spoken, unseen[:6])
+        texts, held_out_texts = (text.LabelledTexts(rows, labels, tokenizer, row) for rows in (training, held_out))
+        return Classification(texts, held_out_texts, tokenizer, held_out[:6])
     if record["task"] == "translate":
-        return _translation(kind, folder, spoken, config)
+        return _translation(kind, folder, tokenizer, config)
     if kind == "chats":
-        learned, held = _chats(folder)
+        chats, held_out_chats = _chats(folder)
         row = settings.row or config.context
-        train, test = (Chats(some, spoken, row) for some in (learned, held or learned[-1:]))
-        waiting = [messages[: messages.index(_first_answer(messages))] for messages in (held or learned)[:3]]
-        return Answers(train, test, spoken, [messages for messages in waiting if messages])
+        train, test = (Chats(rows, tokenizer, row) for rows in (chats, held_out_chats or chats[-1:]))
+        prompts = [messages[: messages.index(_first_answer(messages))] for messages in (held_out_chats or chats)[:3]]
+        return Answers(train, test, tokenizer, [messages for messages in prompts if messages])
     tokens, row = text.Dataset.open(folder / run_folder.TOKENS), settings.row or config.context
     if record["task"] == "mlm":
-        return HiddenWord(tokens, spoken, row, settings.mask_share, framed=record["base"] is not None)
-    return NextWord(tokens, spoken, row)
+        return HiddenWord(tokens, tokenizer, row, settings.mask_share, framed=record["base"] is not None)
+    return NextWord(tokens, tokenizer, row)
 
 
 def task_reasons(task: Task, row: int | None) -> list[Reason]:
@@ -177,41 +177,43 @@ def task_reasons(task: Task, row: int | None) -> list[Reason]:
     cut, unknown = task.train.cut, task.train.unknown
     return [
         *([("why.cut", {"n": cut, "all": len(task.train), "row": row})] if cut else []),
-        *([("why.unknown", {"share": f"{unknown:.0%}"})] if unknown > UNKNOWN else []),
+        *([("why.unknown", {"share": f"{unknown:.0%}"})] if unknown > UNKNOWN_SHARE else []),
     ]
 
 
 def _pairs(folder: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Those to learn from and those to test with, one at least."""
-    seen, unseen = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
-    return seen, unseen or seen[-1:]
+    training, held_out = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
+    return training, held_out or training[-1:]
 
 
 def _chats(folder: Path) -> tuple[list[Messages], list[Messages]]:
     """Those to learn from and those to test with, the same every time."""
     chats = conversations.read_chats(folder / run_folder.CHATS)
     keys = [conversations.as_jsonl([messages]) for messages in chats]
-    held = {key for key, _ in text.split_pairs([(key, key) for key in keys])[1]}
+    held_out = {key for key, _ in text.split_pairs([(key, key) for key in keys])[1]}
     pairs = list(zip(keys, chats, strict=True))
-    return [each for key, each in pairs if key not in held], [each for key, each in pairs if key in held]
+    return [messages for key, messages in pairs if key not in held_out], [
+        messages for key, messages in pairs if key in held_out
+    ]
 
 
 def _first_answer(messages: Messages) -> ChatMessage:
     return next(message for message in messages if message["role"] == conversations.ASSISTANT)
 
 
-def _translation(kind: DataKind, folder: Path, spoken: text.Tokenizer, config: Config) -> Task:
-    learned: PairSource
-    held: PairSource
+def _translation(kind: DataKind, folder: Path, tokenizer: text.Tokenizer, config: Config) -> Task:
+    training: PairSource
+    held_out: PairSource
     if kind == "dates":
         splits = ("train", "unseen")
-        learned, held = (text.PairStream(partial(text.date_pair, split=split), spoken) for split in splits)
+        training, held_out = (text.PairStream(partial(text.date_pair, split=split), tokenizer) for split in splits)
         examples = [text.date_pair(7, i, "unseen")[0] for i in range(6)]
     else:
-        seen, unseen = _pairs(folder)
-        examples = [source for source, _ in unseen[:6]]
-        learned, held = text.Pairs(seen, spoken), text.Pairs(unseen, spoken)
-    longest = max(learned.longest, held.longest)
+        training_pairs, held_out_pairs = _pairs(folder)
+        examples = [source for source, _ in held_out_pairs[:6]]
+        training, held_out = text.Pairs(training_pairs, tokenizer), text.Pairs(held_out_pairs, tokenizer)
+    longest = max(training.longest, held_out.longest)
     if config.position == "learned" and longest > config.context:
         raise Problem(
             "a sentence of the pairs has {n} tokens but this model learns {context} positions: set --context {n}, "
@@ -219,4 +221,4 @@ def _translation(kind: DataKind, folder: Path, spoken: text.Tokenizer, config: C
             n=longest,
             context=config.context,
         )
-    return Translation(learned, held, spoken, examples)
+    return Translation(training, held_out, tokenizer, examples)

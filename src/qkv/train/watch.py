@@ -29,6 +29,6 @@ class Watch:
 
     def record(self, model: Transformer, step: int) -> None:
         """Run the sentence through the model, listening."""
-        found = trace(model, self.sentence, self.tokenizer, name=self.run.name)
-        found.more["step"] = step
-        found.save(self.run / WATCH / f"{step:06d}.safetensors", half=True)
+        recorded = trace(model, self.sentence, self.tokenizer, name=self.run.name)
+        recorded.more["step"] = step
+        recorded.save(self.run / WATCH / f"{step:06d}.safetensors", half=True)

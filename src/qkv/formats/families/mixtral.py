@@ -60,8 +60,8 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return the dense layers."""
-    dense = [i for i, word in enumerate(config.thinkers) if word == "dense"]
+    """Return the layers that have one feed-forward."""
+    dense = [i for i, word in enumerate(config.feed_forwards) if word == "dense"]
     return dict(decoder_sparse_step=1, mlp_only_layers=dense)
 
 
