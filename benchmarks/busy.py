@@ -107,10 +107,10 @@ def threads() -> None:
 
     from qkv import Transformer
     from qkv.model.presets import PRESETS
+    from qkv.train.machine import SMALL
     from qkv.train.optim import make_optimizers
     from qkv.train.settings import Settings
     from qkv.train.tasks import summed_loss
-    from qkv.train.threads import SMALL
 
     from ._measure import race
 

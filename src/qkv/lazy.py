@@ -4,7 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .moved import moved
+from .moved import MOVED_NAMES, moved
 
 
 def lazy(package: str, **home: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
@@ -12,8 +12,8 @@ def lazy(package: str, **home: str) -> tuple[Callable[[str], Any], Callable[[], 
 
     def get(name: str) -> Any:
         if name not in home:
-            if (value := moved(f"{package}.{name}")) is not None:
-                return value
+            if f"{package}.{name}" in MOVED_NAMES:
+                return moved(f"{package}.{name}")
             raise AttributeError(f"{package} has no {name!r}; it has {', '.join(sorted(home))}")
         module = import_module(f"{package}.{home[name]}")
         return module if home[name].split(".")[-1] == name else getattr(module, name)

@@ -13,6 +13,7 @@ MOVED = {
     "qkv.draw.paper": "qkv.draw.figure_canvas",
     "qkv.draw.rotary": "qkv.draw.rotary_figure",
     "qkv.draw.terminal": "qkv.draw.terminal_map",
+    "qkv.model.config_groups": "qkv.model.config",
     "qkv.model.evaluation": "qkv.evaluation.text_metrics",
     "qkv.model.export": "qkv.formats.hf_export",
     "qkv.model.generation": "qkv.generation",
@@ -58,9 +59,7 @@ class MovedModules:
 
 
 def moved(name: str) -> Any:
-    """Return the function or class that had this name, with a warning; None if none had it."""
-    if name not in MOVED_NAMES:
-        return None
+    """Return the function or class that had this name, with a warning."""
     new = MOVED_NAMES[name]
     warnings.warn(f"{name} is now {new}", FutureWarning, stacklevel=3)
     package, _, function = new.rpartition(".")

@@ -9,7 +9,7 @@ import pytest
 
 import qkv
 from qkv.cli import main
-from qkv.train.start_options import StartOptions
+from qkv.train.run import StartOptions
 from qkv.train.training_data import Sources
 from tests.conftest import SMALL, TEXT
 

@@ -7,7 +7,7 @@ import pytest
 
 import qkv
 from qkv.cli import VERBS
-from qkv.model.config_groups import NAMES
+from qkv.model.config import NAMES
 from qkv.train.settings import Settings
 from tests.laws.test_options import parsers
 from tools.book import reference

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from qkv import cli
+from qkv.train import machine
 from qkv.train import run as runs
-from qkv.train import threads as threads_
-from qkv.train.threads import SMALL, threads, threads_for
+from qkv.train.machine import SMALL, threads, threads_for
 
 LM = Path(__file__).parents[1] / "fixtures" / "2026-11" / "lm"
 
@@ -50,7 +50,7 @@ def test_where_pytorch_is_loaded_already_nothing_is_pretended():
 @pytest.fixture
 def two(monkeypatch):
     """A machine where PyTorch would use two threads, and nobody said otherwise."""
-    for name in threads_.ASKED:
+    for name in machine.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -74,7 +74,7 @@ def test_a_small_model_trains_on_one_thread_says_so_and_remembers(two, tmp_path)
 
 
 def test_a_larger_one_uses_them_all(two, tmp_path, monkeypatch):
-    monkeypatch.setattr(threads_, "SMALL", 1)
+    monkeypatch.setattr(machine, "SMALL", 1)
     run, seen = begun(tmp_path), []
     assert dict(run.why)["why.cpu"] == {"threads": 2}
     run.train(lambda line: seen.append(torch.get_num_threads()))
@@ -85,7 +85,7 @@ def test_it_is_a_matter_of_parameters_and_tokens(two):
     assert threads_for(SMALL // 100, 99) == 1 and threads_for(SMALL // 100, 100) is None
 
 
-@pytest.mark.parametrize("name", threads_.ASKED)
+@pytest.mark.parametrize("name", machine.THREAD_VARIABLES)
 def test_a_number_that_the_user_set_wins(name, two, monkeypatch):
     monkeypatch.setenv(name, "2")
     assert threads_for(1, 1) is None

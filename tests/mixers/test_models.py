@@ -19,8 +19,8 @@ from qkv.generation import prefill
 from qkv.generation.prefill import Reading
 from qkv.i18n import Problem
 from qkv.mixers import mix
+from qkv.model.config_checks import MIXERS, layer_pattern, layer_words
 from qkv.model.describe import parts, state_bytes
-from qkv.model.layer_pattern import MIXERS, layer_pattern, layer_words
 from qkv.tracing.study.edits import edit, find
 from qkv.tracing.views.traces import Trace
 

@@ -12,10 +12,9 @@ import qkv
 from qkv import Config, Transformer
 from qkv.attention.heads import NORMS
 from qkv.model import layers, words
-from qkv.model.config import CHOICES
-from qkv.model.config_groups import GROUP_FIELDS, GROUPS, NAMES
-from qkv.model.feed_forward import ACTIVATIONS
-from qkv.model.layer_pattern import MIXERS, STATES
+from qkv.model.config import CHOICES, GROUP_FIELDS, GROUPS, NAMES
+from qkv.model.config_checks import MIXERS, STATES
+from qkv.model.layers import ACTIVATIONS
 from qkv.model.presets import PRESETS
 
 

@@ -8,8 +8,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from qkv import Transformer, attend
 from qkv.attention import heads, latent
+from qkv.model.config_checks import STATES
 from qkv.model.describe import cache_bytes, describe, parts
-from qkv.model.layer_pattern import STATES
 from qkv.model.presets import PRESETS
 from tests.formats.cases import SHAPES, make, words
 

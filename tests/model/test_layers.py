@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from qkv.model.feed_forward import ACTIVATIONS
+from qkv.model.layers import ACTIVATIONS
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

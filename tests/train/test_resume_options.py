@@ -86,14 +86,14 @@ def test_the_table_has_every_option_there_is():
 def test_current_values_may_be_repeated(option, runs_folder, run, capsys):
     same, _ = OPTIONS[option]
     if same is not None:
-        code, out, err = resumed(run, capsys, *(word.format(made=runs_folder, run=run) for word in same))
+        code, out, err = resumed(run, capsys, *(word.format(runs_folder=runs_folder, run=run) for word in same))
         assert code == 0, err
         assert "all 8 steps" in out
 
 
 @pytest.mark.parametrize("option", sorted(OPTIONS.keys() - OBEYED))
 def test_anything_else_is_refused_by_name_and_changes_nothing(option, runs_folder, run, capsys):
-    words = [word.format(made=runs_folder, run=run) for word in OPTIONS[option][1]]
+    words = [word.format(runs_folder=runs_folder, run=run) for word in OPTIONS[option][1]]
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     code, _, err = resumed(run, capsys, *words)
     assert code == 2
@@ -238,6 +238,6 @@ def test_plans_that_make_no_sense_are_refused(before):
     ids=["text", "pairs", "tokenizer", "vocab"],
 )
 def test_a_new_run_ignores_nothing_either(words, message, runs_folder, tmp_path, capsys):
-    code = main(["train", "--out", str(tmp_path / "run"), *(word.format(made=runs_folder) for word in words)])
+    code = main(["train", "--out", str(tmp_path / "run"), *(word.format(runs_folder=runs_folder) for word in words)])
     assert code == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

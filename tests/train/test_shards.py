@@ -118,13 +118,13 @@ HARMS = {
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_damaged_shards_are_named_even_if_their_hash_is_right(harm, run):
-    run = resume(run)
+    opened = resume(run)
     HARMS[harm](run)
     if harm != "a shard less":
         assert check(run / CHECKPOINT) is not None, "by their hash"
     list_again(run)
     with pytest.raises(Problem) as caught:
-        load_shards(run / CHECKPOINT, run.model, run.optimizers, together=False)
+        load_shards(run / CHECKPOINT, opened.model, opened.optimizers, together=False)
     assert "000004" in str(caught.value) and caught.value.say("zh")
     with pytest.raises(Problem):
         resume(run)

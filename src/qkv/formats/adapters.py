@@ -30,7 +30,7 @@ from ..attention.heads import MultiHeadAttention
 from ..disk.bounded_reading import read_table
 from ..i18n import Problem, _, all_of
 from ..model.config import Config
-from ..model.layer_pattern import choose
+from ..model.config_checks import choose
 from ..model.layers import FeedForward
 from ..model.transformer import Transformer
 from .tensor_files import read_tensors, refuse_infinite

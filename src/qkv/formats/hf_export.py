@@ -16,7 +16,7 @@ from pathlib import Path
 from .. import __version__
 from ..disk.atomic_files import flush_folder, save_tensors, write_file
 from ..i18n import Problem, all_of
-from ..model.layer_pattern import choose
+from ..model.config_checks import choose
 from ..model.transformer import Transformer
 from ..text import Tokenizer
 from .families import to_hf

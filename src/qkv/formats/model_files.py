@@ -19,9 +19,8 @@ from torch.overrides import TorchFunctionMode
 from .. import text
 from ..disk import bounded_reading, run_folder
 from ..i18n import Message, Problem, _, all_of, quoted
-from ..model.config import Config
-from ..model.config_groups import NAMES
-from ..model.layer_pattern import STATES
+from ..model.config import NAMES, Config
+from ..model.config_checks import STATES
 from ..model.transformer import Transformer
 from ..text.tokenizer_folder import NoTokenizer
 from .locate import find_model

@@ -25,8 +25,7 @@ from ..attention.norms import RMSNorm
 from ..attention.positions import Rotary
 from ..attention.rules import Mask
 from ..model.experts import MixtureOfExperts
-from ..model.feed_forward import FeedForward
-from ..model.layers import Block
+from ..model.layers import Block, FeedForward
 from ..model.thin_matmul import product
 from ..model.transformer import ModelCache, Transformer
 

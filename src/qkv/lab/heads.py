@@ -20,8 +20,7 @@ from torch import Tensor
 from ..attention.shapes import check_even_heads
 from ..draw import figure_canvas
 from ..i18n import Message, _, say
-from ..model.config import Config
-from ..model.config_groups import EmbeddingSettings
+from ..model.config import Config, EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice

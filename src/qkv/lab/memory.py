@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..i18n import Problem, _, say, unknown
 from ..model.config import Config
-from ..model.layer_pattern import STATES
+from ..model.config_checks import STATES
 from ..model.presets import PRESETS
 from . import Progress, Results, Row, report
 from .report import Column, sentence

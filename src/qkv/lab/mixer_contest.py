@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from .. import text
-from ..model.config import Config
-from ..model.config_groups import EmbeddingSettings
+from ..model.config import Config, EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.mlm_masking import IGNORED
 from ..text.seeded_rng import dice

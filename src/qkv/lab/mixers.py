@@ -25,7 +25,7 @@ from ..draw import figure_canvas
 from ..i18n import Notice, Problem, _, say
 from ..library import store
 from ..model.transformer import ModelCache, Transformer
-from ..train.threads import threads, threads_for
+from ..train.machine import threads, threads_for
 from . import Course, Progress, Results, Row, report, small_step
 from .mixer_contest import HEADS, KINDS, TOKENS, ContestShape, ContestTask, Learning, NextCharacter, Recall
 from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread

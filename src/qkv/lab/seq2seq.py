@@ -26,8 +26,7 @@ from ..attention.shapes import head_width
 from ..draw import figure_canvas
 from ..generation.decoding import translate
 from ..i18n import Problem, _, say
-from ..model.config import Config
-from ..model.config_groups import EmbeddingSettings
+from ..model.config import Config, EmbeddingSettings
 from ..model.transformer import Transformer
 from ..text.dates import date_pair, date_tokenizer, not_a_date, read_date
 from ..text.pairs import PairStream

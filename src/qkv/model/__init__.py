@@ -1,7 +1,7 @@
 """The Transformer: what it is made of, and the model itself.
 
-Read in this order: `words`, `config`, `config_groups`, `mixture`, `layer_pattern`, `config_checks`, `presets`, `feed_forward`,
-`experts`, `layers`, `transformer`, `thin_matmul`, `word_loss`, `describe`.
+Read in this order: `words`, `config`, `mixture`, `config_checks`, `presets`, `layers`, `experts`, `transformer`,
+`thin_matmul`, `word_loss`, `describe`.
 
 >>> import torch
 >>> from qkv.model import Config, Transformer

@@ -19,8 +19,8 @@ from ..i18n import _, say
 from ..mixers.delta import GatedDelta
 from ..terminal import text_grid
 from .config import Config
+from .config_checks import STATES
 from .experts import MixtureOfExperts
-from .layer_pattern import STATES
 from .layers import StateMixer
 from .transformer import Transformer
 

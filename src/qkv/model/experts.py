@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..attention.dispatch import registered
 from .config import Config
-from .feed_forward import FeedForward
+from .layers import FeedForward
 from .mixture import Experts
 
 # x (T, C), indices (T, K), shares (T, K), the experts → (T, C)

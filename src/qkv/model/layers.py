@@ -3,11 +3,13 @@
 B batch, N tokens, M memory tokens, C model width, V vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.cache import Cache
@@ -20,12 +22,49 @@ from ..mixers.delta import GatedDelta
 from ..mixers.mamba2 import Mamba2
 from ..mixers.retention import Retention
 from .config import Config
-from .experts import MixtureOfExperts
-from .feed_forward import ACTIVATIONS, FeedForward
-from .layer_pattern import STATES
+from .config_checks import STATES
 
 Layer = Callable[[Tensor], Tensor]
 StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU's approximation by tanh. Compiled as x·σ(2u), which is the same: a third of the time tanh takes."""
+    if torch.compiler.is_compiling():
+        return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+    return F.gelu(x, approximate="tanh")
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": gelu_tanh,
+    "silu": F.silu,
+    "relu2": lambda x: F.relu(x).square(),
+    "swiglu": F.silu,
+    "geglu": F.gelu,
+    "geglu-tanh": gelu_tanh,
+}
+
+
+class FeedForward(nn.Module):
+    """Each token by itself through a wider layer and back; gated ones multiply two views of it."""
+
+    def __init__(self, config: Config, hidden: int | None = None) -> None:
+        super().__init__()
+        bias, hidden = "forward" in config.biased, hidden or config.hidden_width
+        self.activation = ACTIVATIONS[config.feed_forward]
+        self.up = nn.Linear(config.width, hidden, bias=bias)
+        self.gate = nn.Linear(config.width, hidden, bias=bias) if config.gated else None
+        self.down = nn.Linear(hidden, config.width, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, N, C) → (B, N, C)."""
+        if self.gate is None:
+            return self.down(self.activation(self.up(x)))
+        gate, up = self.activation(self.gate(x)), self.up(x)
+        # Without a graph, in place: new memory costs more than the product.
+        return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))
 
 
 class Block(nn.Module):
@@ -169,8 +208,11 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
 
 def make_feed_forward(config: Config, name: str) -> nn.Module:
     """One feed-forward, or many of which each token takes a few."""
-    dense = config.feed_forwards[int(name.split(".")[1])] == "dense"
-    return FeedForward(config) if dense else MixtureOfExperts(config, name)
+    if config.feed_forwards[int(name.split(".")[1])] == "dense":
+        return FeedForward(config)
+    from .experts import MixtureOfExperts  # which imports FeedForward
+
+    return MixtureOfExperts(config, name)
 
 
 def state_mixer(word: str, config: Config, name: str) -> StateMixer:

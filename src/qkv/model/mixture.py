@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from typing import get_args
 
 from ..i18n import Problem
-from .config_checks import check_kinds
-from .layer_pattern import choose
+from .config_checks import check_kinds, choose
 from .words import FeedForwardKind, Score
 
 LAYERS: tuple[FeedForwardKind, ...] = get_args(FeedForwardKind)  # what a layer may have for a feed-forward

@@ -1,7 +1,7 @@
 """Training: what to learn (tasks), how to step (optim), what to keep (checkpoint), and the loop that is a page long.
 
-Read in this order: `run`, `start_options`, `settings`, `training_data`, `tasks`, `loop`, `optim`, `checkpoint`, `machine`,
-`threads`, `lock`, `reasons`, `run_record`, `resume_options`, `fine_tuning`, `parallelize`, `watch`.
+Read in this order: `run`, `settings`, `training_data`, `tasks`, `loop`, `optim`, `checkpoint`, `machine`, `lock`, `reasons`,
+`run_record`, `resume_options`, `fine_tuning`, `parallelize`, `watch`.
 
 >>> from pathlib import Path
 >>> from tempfile import TemporaryDirectory

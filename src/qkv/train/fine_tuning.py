@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import text
 from ..formats.model_files import load
@@ -23,8 +23,10 @@ from .reasons import Reason, setting_text
 from .resume_options import resolve_base
 from .run_record import BaseRecord, DataRecord
 from .settings import FINE_TUNED, Changes, Settings, TaskName, canonical_names
-from .start_options import StartOptions
 from .training_data import Progress, count_rows, prepare_data
+
+if TYPE_CHECKING:
+    from .run import StartOptions
 
 SHORTEST_RUN = 20  # steps: fewer would hardly move anything
 PASSES, EVALUATIONS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing

@@ -18,7 +18,7 @@ from ..model.config import Config
 from ..text.conversations import as_jsonl, read_chats
 from .reasons import Reason, setting_text
 from .run_record import DataKind, RunRecord
-from .settings import Changes, Settings, apply_changes, canonical_names, preset
+from .settings import Changes, canonical_names, preset, read_settings
 
 CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done
 
@@ -89,14 +89,9 @@ def check_resume(options: ResumeOptions, folder: Path, record: RunRecord) -> Non
 
 def settings_by_name(record: RunRecord) -> Changes:
     """Every setting of a run by name, of the model and of the training."""
-    every = Config.from_dict(record["model"]).to_dict() | settings_of(record).to_dict()
+    every = Config.from_dict(record["model"]).to_dict() | read_settings(record["train"]).to_dict()
     every |= {f"experts.{name}": value for name, value in (every["experts"] or {}).items()}
     return json.loads(json.dumps(every))  # as they would be asked for
-
-
-def settings_of(record: RunRecord) -> Settings:
-    """How a run is trained."""
-    return apply_changes(Config(), Settings(), record["train"])[1]
 
 
 def new_settings(options: ResumeOptions, record: RunRecord) -> Changes:
@@ -107,7 +102,7 @@ def new_settings(options: ResumeOptions, record: RunRecord) -> Changes:
 
 def extend(folder: Path, record: RunRecord, changes: Changes, done: int) -> RunRecord:
     """The run's record with these changes from step `done` on; what each was is kept, and told."""
-    was = settings_of(record)
+    was = read_settings(record["train"])
     why: list[Reason] = list(record["why"])
     if "steps" in changes:
         now = replace(was, steps=changes["steps"])  # refuses what is no number of steps

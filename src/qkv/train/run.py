@@ -18,26 +18,91 @@ import torch
 from .. import __version__, text
 from ..disk import run_folder
 from ..disk.run_folder import State, check
-from ..formats.model_files import empty_model, load_base, run_config
-from ..i18n import Problem
+from ..formats.model_files import base_of, config_of, empty
+from ..i18n import Problem, _
 from ..library import store
 from ..model.transformer import Transformer
 from .lock import RunLock, lock_first
 from .loop import Report, train
-from .machine import check_machine, check_memory, device_reasons
+from .machine import check_machine, check_memory, device_reasons, threads, threads_for
 from .optim import make_optimizers
 from .parallelize import World
 from .reasons import Reason, setting_text
-from .resume_options import ResumeOptions, check_resume, extend, new_settings, settings_of
+from .resume_options import ResumeOptions, check_resume, extend, new_settings
 from .run_record import RunRecord, read_run_record
-from .settings import Changes, ResolvedPreset, Settings, parse_task, resolve_preset
-from .start_options import StartOptions
+from .settings import Changes, ResolvedPreset, Settings, TaskName, parse_task, read_settings, resolve_preset
 from .tasks import Task
-from .threads import threads, threads_for
 from .training_data import Progress, Sources, open_task, prepare_data, task_reasons
 
 if TYPE_CHECKING:
     from .watch import Watch
+
+
+USELESS = {
+    "--text": _("--text is {value}, but {task} learns from sentence pairs: give --pairs TSV, or nothing for dates"),
+    "--text of labels": _(
+        "--text is {value}, but {task} learns from texts with labels: give --pairs TSV, text TAB label"
+    ),
+    "--pairs": _("--pairs is {value}, but {task} learns from a text: give --text instead"),
+    "--tokenizer": _("--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs"),
+    "--from": _(
+        "--from is {value}, but dates are learned from nothing in minutes: give --pairs, sentences that the model is to learn"
+    ),
+    "--chat": _(
+        "--chat is {value}, but chats are laid out by a model's own template: say which with  qkv train lm --from MODEL"
+    ),
+    "--chat and --text": _("--chat is {value}, and there is a --text too: leave one of them out"),
+    "lora": _("--lora {value} learns beside weights that stay as they are: say which model's with --from"),
+    "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
+}
+FIXED_BY_BASE = {  # beside --from
+    "--preset": _("--preset is {value}, but --from says which model it is: leave one of them out"),
+    "--tokenizer": _("--tokenizer is {value}, but a model that is gone on from keeps its own: leave it out"),
+}
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """The arguments of `start`; None where nothing was said. With a base, the model and its tokenizer are the base's."""
+
+    task: TaskName
+    sources: Sources
+    base: str | None
+    preset: str | None
+    tokenizer: str | text.Tokenizer
+    changes: Changes
+    watch: str | None
+
+    def check(self) -> None:
+        """Refuse a task without what it needs, and options that would be ignored."""
+        task, sources = self.task, self.sources
+        if task == "classify" and (self.base is None or sources.pairs is None):
+            raise Problem(
+                "classify teaches an encoder labels: say which one and from what, as in  qkv train classify --pairs reviews.tsv "
+                "--from minilm"
+            )
+        tokenizer = None if self.tokenizer == "auto" else self.tokenizer
+        lora = self.changes.get("lora")
+        for sentence, value, is_useful in (
+            (USELESS["--text" if task == "translate" else "--text of labels"], sources.text, task in ("lm", "mlm")),
+            (USELESS["--pairs"], sources.pairs, task not in ("lm", "mlm")),
+            (USELESS["--from"], self.base, task != "translate" or sources.pairs is not None),
+            (USELESS["--tokenizer"], tokenizer, task != "translate" or sources.pairs is not None),
+            (USELESS["vocab"], self.changes.get("vocab"), False),
+            (USELESS["--chat"], sources.chat, task == "lm" and self.base is not None),
+            (USELESS["--chat and --text"], sources.chat, sources.text is None),
+            (USELESS["lora"], lora, self.base is not None),
+            (FIXED_BY_BASE["--preset"], self.preset, self.base is None),
+            (FIXED_BY_BASE["--tokenizer"], tokenizer, self.base is None),
+        ):
+            if value is not None and not is_useful:
+                raise Problem(sentence, value=value, task=task)
+
+    def run_name(self) -> str:
+        """Return TASK-NAME, NAME being that of the data; -MODEL follows with a base, and -lora with an adapter."""
+        data = "dates" if self.task == "translate" and self.sources.pairs is None else self.sources.name
+        base = [] if self.base is None else [Path(self.base).stem]
+        return "-".join([self.task, data, *base, *(["lora"] if self.changes.get("lora") else [])])
 
 
 @dataclass
@@ -148,7 +213,7 @@ def create_run(
 
 def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None, *, is_new: bool = False) -> Run:
     """Open what a record describes: its task, its model and optimizers, and the newest whole checkpoint."""
-    settings = settings_of(record)
+    settings = read_settings(record["train"])
     checkpoint, damaged = world.once(partial(_newest_checkpoint, folder))
     # With a checkpoint of all weights the base isn't needed any more.
     config = config_of(folder, record, checkpoint if settings.lora is None else None)
@@ -223,7 +288,7 @@ def resume(folder: Path, world: World | None = None, asked: ResumeOptions | None
             source, pairs = (None if path is None else store.locate(path) for path in (asked.source, asked.pairs))
             world.once(partial(_apply_options, folder, replace(asked, source=source, pairs=pairs)))
         record = read_run_record(folder)
-        settings = settings_of(record)
+        settings = read_settings(record["train"])
         if settings.lora is not None and record["base"] is None:
             raise Problem(
                 "lora is {rank}, but there is no model whose weights could stay as they are", rank=settings.lora

@@ -6,9 +6,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
 from ..model.config import CHOICES as WORDS
-from ..model.config import Config
-from ..model.config_groups import NAMES
-from ..model.layer_pattern import STATES
+from ..model.config import NAMES, Config
+from ..model.config_checks import STATES
 from ..model.presets import BERT_LAYOUT, PRESETS
 
 TaskName = Literal["lm", "mlm", "translate", "classify"]
@@ -203,6 +202,11 @@ def apply_changes(config: Config, settings: Settings, changes: Changes) -> tuple
     changes, of_run = canonical_names(changes), {field.name for field in fields(Settings)}
     config = config.replace(**{k: v for k, v in changes.items() if k not in of_run})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
+
+
+def read_settings(values: Changes) -> Settings:
+    """Return the settings that the config.json of a run holds."""
+    return apply_changes(Config(), Settings(), values)[1]
 
 
 _CLASSIC: Changes = dict(optimizer="adamw", weight_decay=0.1, warmup=100, decay=1.0)

@@ -2,7 +2,7 @@
 
 from ...i18n import Message
 from ...model.config import Config
-from ...model.layer_pattern import layer_pattern
+from ...model.config_checks import layer_pattern
 from .family import TensorRow, need, supports
 from .llama import SILU, SIZES, attention_rows, decoder_rows, llama_family
 from .mamba2 import check_steps, expansion, mixer_rows, state_width_obstacles

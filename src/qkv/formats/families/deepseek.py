@@ -8,7 +8,7 @@ import math
 
 from ...i18n import Message
 from ...model.config import Config
-from ...model.layer_pattern import layer_pattern
+from ...model.config_checks import layer_pattern
 from ...model.mixture import Experts
 from . import llama, mixtral
 from .family import TensorRow, linear, need, supports

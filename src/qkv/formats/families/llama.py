@@ -6,7 +6,7 @@ from functools import partial
 
 from ...i18n import Message
 from ...model.config import Config
-from ...model.layer_pattern import layer_pattern
+from ...model.config_checks import layer_pattern
 from .family import Family, TensorRow, linear, need, supports
 from .rotary_settings import RotaryEntry
 from .setting_table import (

@@ -5,7 +5,7 @@ In Mixtral every layer has one. In Qwen3-MoE some layers may be dense, with anot
 
 from ...i18n import Message
 from ...model.config import Config
-from ...model.layer_pattern import layer_pattern
+from ...model.config_checks import layer_pattern
 from ...model.mixture import Experts
 from . import llama
 from .family import TensorRow, linear, need, supports

@@ -6,7 +6,7 @@ Its norms store weight − 1. The mixtures of experts of its large models are no
 from ...i18n import Message, _, all_of
 from ...mixers.delta import NAMES
 from ...model.config import Config
-from ...model.layer_pattern import layer_pattern
+from ...model.config_checks import layer_pattern
 from .family import TensorRow, need, supports
 from .gemma import head_dim
 from .llama import HEAD, IGNORED, SILU, SIZES, attention_rows, decoder_rows, llama_family
