@@ -289,7 +289,7 @@ def test_of_chats_the_answers_are_learned(talker, tmp_path, capsys, monkeypatch)
     assert main(["train", "lm", "--chat", str(tmp_path / "chats.jsonl")]) == 2
     assert main(["train", "lm", "--text", str(book), "--lora", "4"]) == 2
     err = capsys.readouterr().err
-    assert "leave one of them out" in err and "--from MODEL" in err and "say which model's with --from" in err
+    assert "leave one of them out" in err and "--from MODEL" in err and "say which model with --from" in err
 
 
 def test_a_model_without_a_template_learns_no_chats(runs_folder, tmp_path, talker, capsys, monkeypatch):

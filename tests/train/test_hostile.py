@@ -91,8 +91,8 @@ def test_a_file_that_has_no_end_is_not_read(run):
     for checkpoint in (run / "checkpoints").iterdir():
         (checkpoint / "model.safetensors").unlink()
         (checkpoint / "model.safetensors").symlink_to("/dev/zero")
-        assert "no regular file" in str(check(checkpoint))
-    with pytest.raises(Problem, match="no regular file"):
+        assert "not a regular file" in str(check(checkpoint))
+    with pytest.raises(Problem, match="not a regular file"):
         model_files.load(run)
     (run / "config.json").unlink()
     (run / "config.json").symlink_to("/dev/zero")

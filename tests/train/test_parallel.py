@@ -236,8 +236,8 @@ def job_killed(folder):
 
     def batch(seed, step, rows):
         if step == 2 and kind == "ddp" and world.first:
-            write = checkpoint.write_through
-            checkpoint.write_through = lambda path, content: (write(path, content), die(path))
+            write = checkpoint.write_flushed
+            checkpoint.write_flushed = lambda path, content: (write(path, content), die(path))
         if step == 2 and kind == "fsdp" and world.rank == 1:
             shards = parallelize.save_shards
             parallelize.save_shards = lambda where, *rest: (shards(where, *rest), die(sorted(where.iterdir())[1]))

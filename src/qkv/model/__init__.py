@@ -1,4 +1,4 @@
-"""The Transformer: what it is made of, and the model itself.
+"""The Transformer and its configuration.
 
 Read in this order: `words`, `config`, `mixture`, `config_checks`, `presets`, `layers`, `experts`, `transformer`,
 `thin_matmul`, `word_loss`, `describe`.

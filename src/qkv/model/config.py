@@ -1,4 +1,4 @@
-"""What a Transformer is made of, in plain values: one frozen dataclass, choices as words.
+"""The configuration of a Transformer: a frozen dataclass of plain values, with groups of settings and choices as words.
 
 >>> Config(width=64, n_head=4, position="rotery")
 Traceback (most recent call last):
@@ -21,19 +21,19 @@ Values = dict[str, Any]  # settings by name, as JSON has them
 
 @dataclass(frozen=True)
 class RelativeSettings:
-    """Distances that heads learn a number for, for position="relative"."""
+    """Buckets of distances with a learned bias per head, for position="relative"."""
 
-    buckets: int = 32  # how many numbers a head learns,
-    distance: int = 128  # and the distance from which on all share the last
+    buckets: int = 32  # biases per head
+    distance: int = 128  # longer distances share the last bucket
 
 
 @dataclass(frozen=True)
 class StateSettings:
-    """Layers that keep a state: retention, mamba2, delta. `Config.state_sizes` says what None stands for."""
+    """Layers with a state: retention, mamba2, delta. `Config.state_sizes` has the defaults of None."""
 
     width: int | None = None  # of the keys of a state; Mamba-2's is 64, else head_width
-    n_head: int | None = None  # of such a layer: the model's; Mamba-2 has as many as fill 2 × width
-    head_width: int | None = None  # of their values: the model's, and twice the keys' width for retention
+    n_head: int | None = None  # the model's; for Mamba-2 2 × width / head_width
+    head_width: int | None = None  # of the values: the model's; twice the keys' width for retention
     n_group: int | None = None  # heads of a group share q and k: 1 group in mamba2, one per head in delta
     taps: int = 4  # of the causal convolution before mamba2 and delta
 
@@ -43,45 +43,43 @@ class LatentSettings:
     """Latent attention (MLA), for mixer="latent"."""
 
     rank: int | None = None  # of the latent
-    rope_width: int | None = None  # of its rotary key
-    value_width: int | None = None  # of its values: head_width
-    q_rank: int | None = None  # of a latent that its queries are made from, where they are
+    rope_width: int | None = None  # of the rotary key
+    value_width: int | None = None  # of the values: head_width
+    q_rank: int | None = None  # of the latent for queries, if they have one
 
 
 @dataclass(frozen=True)
 class RotarySettings:
-    """The angles by which queries and keys are turned, for position="rotary"."""
+    """Rotary position embeddings, for position="rotary"."""
 
     base: float = 10000.0
     scaling: Values | None = None
-    fraction: float = 1.0  # of each head's numbers is turned, the first ones
-    window_base: float | None = None  # the base of layers with a window, where it is another; never scaled
+    fraction: float = 1.0  # share of each head that is rotated, from its start
+    window_base: float | None = None  # base of layers with a window, if different; never scaled
 
 
 @dataclass(frozen=True)
 class EmbeddingSettings:
-    """What comes before the first block."""
+    """The embeddings before the first block."""
 
-    tied: bool = True  # the head reads the embedding's matrix
-    scale: float = 1.0  # word vectors are multiplied by it before positions are added
-    width: int | None = None  # of word vectors that are narrower than the model, and made as wide by a matrix
-    norm: bool = False  # a norm over the sum of word, position and type vectors, as BERT has it
-    sides: Sides = "shared"  # are learned positions and embedding norm one for both sides of an encoder-decoder?
-    token_types: int = 0  # BERT's segments: a vector for each, added to the words of an encoder
+    tied: bool = True  # the head shares the embedding's matrix
+    scale: float = 1.0  # factor of word vectors, before positions are added
+    width: int | None = None  # width of word vectors if narrower than the model; a matrix widens them
+    norm: bool = False  # a norm over the sum of word, position and type vectors, as in BERT
+    sides: Sides = "shared"  # own: learned positions and embedding norm per side of an encoder-decoder
+    token_types: int = 0  # BERT's segments: their vectors are added to the words of an encoder
 
 
 @dataclass(frozen=True)
 class OutputSettings:
-    """What comes after the last block."""
+    """The head after the last block."""
 
-    head: Head = (
-        "linear"  # the vocabulary matrix; mlm: a dense layer before it and a bias, as BERT has it; none: states
-    )
-    labels: tuple[str, ...] = ()  # of head="classes", which tells whole texts apart: a name for each class
-    bias: bool = False  # a number per word added to its logits, for head="linear"
-    scale: float = 1.0  # states are multiplied by it before the vocabulary matrix, for head="linear"
-    softcap: float | None = None  # and logits l become c·tanh(l / c)
-    pooler: bool = False  # an encoder's summary of a text, read from its first token: `Transformer.pool`
+    head: Head = "linear"  # the vocabulary matrix; mlm: with a dense layer and a bias, as in BERT; none: states
+    labels: tuple[str, ...] = ()  # names of the classes, for head="classes", which classifies texts
+    bias: bool = False  # a bias per word, for head="linear"
+    scale: float = 1.0  # factor of states before the vocabulary matrix, for head="linear"
+    softcap: float | None = None  # logits l become c·tanh(l / c)
+    pooler: bool = False  # an encoder's summary of a text from its first token: `Transformer.pool`
 
     def __post_init__(self) -> None:
         labels: object = self.labels
@@ -98,8 +96,7 @@ GROUPS: dict[str, type] = {
     "embedding": EmbeddingSettings,
     "output": OutputSettings,
 }
-# Group -> its fields -> their names in files, messages and `--set`. The settings of experts have none: there, they stand
-# in an object of their own.
+# Group → field → name in files, messages and `--set`. Experts have none: in files they are an object.
 NAMES = {
     "relative": dict(buckets="relative_buckets", distance="relative_distance"),
     "state": dict(
@@ -123,8 +120,7 @@ GROUP_FIELDS = {name: (group, inner) for group, names in NAMES.items() for inner
 
 
 def group_settings(settings: Mapping[str, Any], own_names: Sequence[str]) -> Values:
-    """Return settings by the names of Config's own fields: a setting of a group changes the group that is given beside it,
-    or the group's defaults.
+    """Return settings by Config's own fields. A setting of a group changes the group in `settings`, or its defaults.
 
     >>> group_settings({"width": 64, "tied": False, "embedding.scale": 2.0}, ["width", "embedding"])
     {'width': 64, 'embedding': {'tied': False, 'scale': 2.0}}
@@ -150,7 +146,7 @@ def group_settings(settings: Mapping[str, Any], own_names: Sequence[str]) -> Val
 
 
 def read_group(name: str, values: object) -> object:
-    """Return a group from names and values, as a file or a command line gives them; a group itself stays as it is."""
+    """Return a group from names and values. A group itself is returned unchanged."""
     kind = GROUPS[name]
     if isinstance(values, kind) or (values is None and name == "experts"):
         return values
@@ -186,7 +182,7 @@ OLD_NAMES = {"thinkers": "feed_forwards", "says_words": "predicts_words"}  # unt
 
 
 class StateSizes(NamedTuple):
-    """Of a layer that keeps a state: heads of values and their width, groups that share q and k and the keys' width."""
+    """Sizes of a layer with a state: heads and width of values, groups that share q and k, and width of keys."""
 
     heads: int
     values: int
@@ -196,10 +192,10 @@ class StateSizes(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """A Transformer's shape. B batch, N tokens; widths and counts as in the rest of qkv.
+    """The shape of a Transformer.
 
-    Settings of one part stand in a group, as `config.rotary.base`. In files, messages and `--set` each has a name of its
-    own, `rotary_base`, by which it can be given and read here too.
+    Settings of one part are in a group, such as `config.rotary.base`. In files, messages and `--set` each also has a flat
+    name, `rotary_base`, which works here too.
 
     >>> Config(width=64, n_head=4, n_kv_head=2).n_kv_head
     2
@@ -210,47 +206,49 @@ class Config:
 
     kind: Kind = "decoder"  # decoder (GPT), encoder (BERT), encoder-decoder (a translator)
     vocab: int = 256
-    source_vocab: int | None = None  # of an encoder with word vectors of its own; None: both sides share them
+    source_vocab: int | None = None  # of an encoder with its own word vectors; None: both sides share them
     width: int = 128
     n_layer: int = 4  # of each side, for an encoder-decoder
-    n_decoder_layer: int | None = None  # of its decoder, where that has another number than the encoder
+    n_decoder_layer: int | None = None  # of the decoder, if different from the encoder
     n_head: int = 4
     n_kv_head: int | None = None  # fewer than n_head is GQA, 1 is MQA
     head_width: int | None = None  # width / n_head
-    attention_scale: float | None = None  # what q·k is multiplied by: 1 / √head_width
-    depth_scale: bool = False  # layer i, from 1, divides it by i, as some GPT-2 do
-    hidden: int | None = None  # of the feed-forward: 4 × width, or 8/3 × width where it is gated
-    context: int = 256  # the longest text; a limit only where positions are learned, else what training uses
+    attention_scale: float | None = None  # factor of q·k; default 1 / √head_width
+    depth_scale: bool = False  # layer i, from 1, divides it by i, as in some GPT-2
+    hidden: int | None = None  # width of the feed-forward: 4 × width, 8/3 × width if gated
+    context: int = 256  # tokens per text in training; a limit only for learned positions
     position: Position = "rotary"
-    sinusoid: Sinusoid = "pairs"  # sine and cosine of a frequency side by side, or all sines, then all cosines
+    sinusoid: Sinusoid = (
+        "pairs"  # pairs: sine and cosine of a frequency side by side; halves: all sines, then all cosines
+    )
     relative: RelativeSettings = field(default_factory=RelativeSettings)
-    norm: Norm = "rms"  # rms-centred: its weights are what is added to 1
-    norm_place: NormPlace = "pre"  # of each part of a block; both: before and after, within the residual (Gemma 2)
+    norm: Norm = "rms"  # rms-centred: weights are added to 1
+    norm_place: NormPlace = "pre"  # both: before and after each part of a block, within the residual (Gemma 2)
     norm_eps: float = 1e-6
-    parallel: bool = False  # a block's parts all read what comes in, and are added to it at once, as in GPT-NeoX
-    feed_forward: Activation = "swiglu"  # none: a block only lets tokens see each other, as Mamba's do
-    experts: Experts | None = None  # many feed-forwards instead of one, of which a token takes a few: see mixture.py
-    bias: bool | Bias = False  # True, False, or the matrices that have one: "qkv", "out", "forward", "qkv out", …
+    parallel: bool = False  # attention and feed-forward of a block read the same input, as in GPT-NeoX
+    feed_forward: Activation = "swiglu"  # none: blocks without a feed-forward, as in Mamba
+    experts: Experts | None = None  # a mixture of experts instead of one feed-forward: see mixture.py
+    bias: bool | Bias = False  # True, False, or the matrices with a bias: "qkv", "out", "forward", "qkv out", …
     qk_norm: Norm | None = None
-    attention_gate: bool = False  # heads' outputs are multiplied by σ(W·x) before they are projected
+    attention_gate: bool = False  # outputs of heads are multiplied by σ(W·x) before the projection
     softcap: float | None = None  # scores s become c·tanh(s / c), as in Gemma 2
-    window: int | None = None  # each token sees itself and this many before it (and after it, in an encoder)
-    window_layers: str = "window"  # all have the window; or one word per layer: "(window×5 full)×4"
-    mixer: str = "attention"  # what lets tokens see each other; "latent" is MLA; one per layer: "mamba2×3 attention"
+    window: int | None = None  # tokens attend to this many tokens before them (in an encoder also after them)
+    window_layers: str = (
+        "window"  # which layers have the window: one word for all, or one per layer: "(window×5 full)×4"
+    )
+    mixer: str = "attention"  # one word for all layers, or one per layer: "mamba2×3 attention"; "latent" is MLA
     state: StateSettings = field(default_factory=StateSettings)
     latent: LatentSettings = field(default_factory=LatentSettings)
     rotary: RotarySettings = field(default_factory=RotarySettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
     dropout: float = 0.0
-    init: Init = (
-        "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs at 0; torch: its defaults
-    )
+    init: Init = "normal"  # normal: 0.02, outputs smaller with depth (GPT-2); zero-out: outputs 0; torch: its defaults
 
-    if not TYPE_CHECKING:  # names are for files and users: in code, type checkers know the groups alone
+    if not TYPE_CHECKING:  # type checkers know the groups alone: flat names are for files and users
 
         def __init__(self, /, *values: object, **settings: object) -> None:
-            """Take settings of groups by their names too: Config(rotary_base=1e6), Config(**{"rotary.base": 1e6})."""
+            """Also take settings of groups by name: Config(rotary_base=1e6), Config(**{"rotary.base": 1e6})."""
             names = [each.name for each in fields(self)]
             assigned = dict(zip(names, values, strict=False)) | group_settings(settings, names)
             for each in fields(self):
@@ -281,7 +279,7 @@ class Config:
 
     @property
     def read_vocab(self) -> int:
-        """How many tokens the first side knows.
+        """The vocabulary size of the side that reads.
 
         >>> Config(vocab=9).read_vocab, Config(kind="encoder-decoder", vocab=9, source_vocab=7).read_vocab
         (9, 7)
@@ -290,7 +288,7 @@ class Config:
 
     @property
     def layers(self) -> tuple[int, int]:
-        """How many of the encoder and of the decoder.
+        """The numbers of encoder layers and of decoder layers.
 
         >>> Config(n_layer=4).layers, Config(kind="encoder-decoder", n_layer=4, n_decoder_layer=2).layers
         ((0, 4), (4, 2))
@@ -300,7 +298,7 @@ class Config:
 
     @property
     def mixers(self) -> tuple[str, ...]:
-        """What stands in each layer; an encoder-decoder has one word for all.
+        """The mixer of each layer. An encoder-decoder has one word for all.
 
         >>> Config(n_layer=4, mixer="mamba2×3 attention").mixers
         ('mamba2', 'mamba2', 'mamba2', 'attention')
@@ -314,7 +312,7 @@ class Config:
 
     @property
     def feed_forwards(self) -> tuple[str, ...]:
-        """What stands in each layer for a feed-forward: dense, or experts.
+        """The kind of feed-forward of each layer: dense or experts.
 
         >>> Config(n_layer=3).feed_forwards, Config(n_layer=3, experts=Experts(4, layers="dense experts×2")).feed_forwards
         (('dense', 'dense', 'dense'), ('dense', 'experts', 'experts'))
@@ -325,7 +323,7 @@ class Config:
 
     @property
     def windows(self) -> tuple[int | None, ...]:
-        """How many tokens before it a token sees in each layer; None: all.
+        """The window of each layer, in tokens; None: all.
 
         >>> Config(n_layer=3, window=7).windows, Config(n_layer=3, window=7, window_layers="window×2 full").windows
         ((7, 7, 7), (7, 7, None))
@@ -335,7 +333,7 @@ class Config:
 
     @property
     def biased(self) -> frozenset[str]:
-        """The matrices that have a bias: qkv, out (of attention), forward.
+        """The matrices with a bias: qkv, out (of attention), forward.
 
         >>> sorted(Config(bias="qkv out").biased), sorted(Config(bias=True).biased)
         (['out', 'qkv'], ['forward', 'out', 'qkv'])
@@ -359,7 +357,7 @@ class Config:
         return words
 
     def state_sizes(self, word: str) -> StateSizes:
-        """Of the layers of such a mixer; what isn't given is as their papers have it.
+        """Return the sizes of layers of a mixer. Defaults are those of the papers.
 
         >>> Config(width=128, n_head=4).state_sizes("mamba2"), Config(width=128, n_head=4).state_sizes("delta")
         (StateSizes(heads=8, values=32, groups=1, keys=64), StateSizes(heads=4, values=32, groups=4, keys=32))
@@ -376,7 +374,7 @@ class Config:
 
     @property
     def predicts_words(self) -> bool:
-        """Is there a head that gives a logit per word?
+        """True if the head gives a logit per word.
 
         >>> Config().predicts_words, Config(kind="encoder", head="none").predicts_words
         (True, False)
@@ -385,7 +383,7 @@ class Config:
 
     @property
     def gated(self) -> bool:
-        """Does the feed-forward have a gate, and so three matrices?
+        """True if the feed-forward has a gate, and so three matrices.
 
         >>> Config(feed_forward="swiglu").gated, Config(feed_forward="gelu").gated
         (True, False)
@@ -394,7 +392,7 @@ class Config:
 
     @property
     def hidden_width(self) -> int:
-        """Of the feed-forward; where it isn't given, so that gated and plain ones have the same number of weights.
+        """The width of the feed-forward. By default gated and plain ones have about the same number of weights.
 
         >>> Config(width=128, feed_forward="gelu").hidden_width, Config(width=128, feed_forward="swiglu").hidden_width
         (512, 344)
@@ -404,7 +402,7 @@ class Config:
         return -(-8 * self.width // 3 // 8) * 8 if self.gated else 4 * self.width
 
     def replace(self, /, **changes: Any) -> "Config":
-        """A copy with some values changed; an unknown name is refused with the nearest right one.
+        """Return a copy with some values changed. Unknown names are refused.
 
         >>> Config(width=64).replace(n_layer=2).n_layer
         2
@@ -412,7 +410,7 @@ class Config:
         return replace(self, **changes)
 
     def to_dict(self) -> Values:
-        """Plain values by name, for JSON.
+        """Return plain values by name, for JSON.
 
         >>> Config(width=64).to_dict()["width"]
         64
@@ -425,7 +423,7 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: object) -> "Config":
-        """The other way; unknown names are refused.
+        """Return a config from plain values by name. Unknown names are refused.
 
         >>> Config.from_dict(Config(width=64).to_dict()) == Config(width=64)
         True
@@ -435,7 +433,7 @@ class Config:
         return cls().replace(**values)
 
     def set(self, assignments: list[str]) -> "Config":
-        """A copy with `name=value` texts applied, as the command line gives them; values are read as JSON or as words.
+        """Return a copy with `name=value` texts applied, as on the command line. Values are JSON or words.
 
         >>> Config().set(["width=64", "position=learned", "tied=false"]).tied
         False
@@ -452,7 +450,7 @@ class Config:
 
 
 def read_value(value: str) -> Any:
-    """A value as the command line gives it: JSON where it is, else a word."""
+    """Return a value from the command line: parsed JSON, else the text."""
     if value.lower() in ("none", "null"):
         return None
     try:

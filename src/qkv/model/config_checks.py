@@ -1,4 +1,4 @@
-"""What a Config can't be: values of a wrong kind, and settings that don't go together. Each is told with what to do."""
+"""The checks of a Config: kinds and limits of values, patterns of layers, and settings that contradict each other."""
 
 from __future__ import annotations
 
@@ -16,23 +16,20 @@ from .words import Mixer
 if TYPE_CHECKING:
     from .config import Config
 
-MIXERS: tuple[Mixer, ...] = get_args(Mixer)  # what lets tokens see each other
-STATES = ("retention", "mamba2", "delta")  # those that keep a state of one size instead of all keys and values
-MOST_LAYERS = 10_000  # the deepest that were ever trained have a thousand
-OTHER_LIMITS = ("window", "token_types", "dropout", "rotary_fraction")  # not any whole number or any number above 0
+MIXERS: tuple[Mixer, ...] = get_args(Mixer)  # of one layer
+STATES = ("retention", "mamba2", "delta")  # mixers with a state of fixed size instead of keys and values
+MOST_LAYERS = 10_000  # the deepest trained models have a thousand
+OTHER_LIMITS = ("window", "token_types", "dropout", "rotary_fraction")  # checked in check_limits
 
 
 def check_together(config: Config) -> None:
-    """Refuse settings that contradict each other; each is of the right kind by itself."""
+    """Refuse settings that contradict each other."""
     for check in (_mixers, _sides, _labels, _head, _blocks, _heads):
         check(config)
 
 
 def check_kinds(settings: Any, names: Mapping[str, str]) -> None:
-    """Refuse a value of a dataclass that isn't what its field's type says: a command line or a file may give anything.
-
-    `names`: what messages call a field, where that is another name.
-    """
+    """Refuse values of a dataclass that don't match the types of its fields. `names` has other names for messages."""
     for field in fields(settings):
         value, name = getattr(settings, field.name), names.get(field.name, field.name)
         kinds = get_args(field.type) or (field.type,)
@@ -51,13 +48,13 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    # Not isfinite: whole numbers that no float holds come too.
+    # Not isfinite, which fails for integers beyond floats.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
 def check_limits(config: Config) -> None:
-    """Refuse values beyond the limits of their own setting."""
-    for name in ("n_layer", "n_decoder_layer"):  # each takes a moment to build, whatever its width
+    """Refuse values outside the limits of their setting."""
+    for name in ("n_layer", "n_decoder_layer"):  # building a layer takes time, whatever its width
         if (value := getattr(config, name)) is not None and not value <= MOST_LAYERS:
             raise Problem(
                 "{name} is {value}: {most} layers are the most that are built",
@@ -84,7 +81,7 @@ def check_limits(config: Config) -> None:
 
 
 def _mixers(config: Config) -> None:
-    """What each mixer has and has not."""
+    """Refuse settings that a mixer doesn't have."""
     words = config.mixers
     if "latent" in words and config.position not in ("rotary", "none", "learned", "sinusoidal"):
         raise Problem(
@@ -99,12 +96,12 @@ def _mixers(config: Config) -> None:
             kind=config.kind,
         )
     if config.window is None and (config.window_layers != "window" or config.rotary.window_base is not None):
-        raise Problem("window_layers and window_base speak of layers with a window: give window, or leave them out")
-    _each = config.windows  # refuses a pattern that can't be read
+        raise Problem("window_layers and window_base need layers with a window: set window, or leave them out")
+    _each = config.windows  # refuses an invalid pattern
     for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap", "depth_scale"):
         if name == "attention_scale" and "latent" in words:
             continue
-        # 0 is a window too
+        # A window of 0 is a window.
         if "attention" not in words and getattr(config, name) is not None and getattr(config, name) is not False:
             raise Problem(
                 "mixer {mixer!r} has no {name}: leave it out, or choose mixer 'attention'",
@@ -142,7 +139,7 @@ def _mixers(config: Config) -> None:
 
 
 def _sides(config: Config) -> None:
-    """What tells the sides of an encoder-decoder apart, and what an encoder alone has."""
+    """Refuse settings of an encoder-decoder or an encoder for other kinds."""
     for name, value, usual in (
         ("n_decoder_layer", config.n_decoder_layer, None),
         ("sides", config.embedding.sides, "shared"),
@@ -163,7 +160,7 @@ def _sides(config: Config) -> None:
 
 
 def _labels(config: Config) -> None:
-    """The names of classes, which the head that tells them apart needs and no other has."""
+    """Check the labels, which head "classes" needs and other heads don't have."""
     labels, head = config.output.labels, config.output.head
     if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
         raise Problem('labels is {value}: give a list of names, such as ["bad", "good"]', value=repr(labels))
@@ -172,10 +169,7 @@ def _labels(config: Config) -> None:
             raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=head)
         return
     if not labels:
-        raise Problem(
-            "head 'classes' tells whole texts apart by labels, and there are none: leave it out, or let  qkv train "
-            "classify  set it"
-        )
+        raise Problem("head 'classes' needs labels: leave it out, or let  qkv train classify  set it")
     if len(set(labels)) < max(len(labels), 2):
         raise Problem("head 'classes' has the labels {labels}: give two or more, each once", labels=all_of(labels))
     if not config.output.pooler and config.kind == "encoder":
@@ -183,7 +177,7 @@ def _labels(config: Config) -> None:
 
 
 def _head(config: Config) -> None:
-    """What belongs to one head and not to another."""
+    """Refuse settings that a head doesn't have."""
     output = config.output
     stateful = (("head='none'", output.head == "none"), ("head='classes'", output.head == "classes"))
     for name, on in (*stateful, ("pooler=true", output.pooler)):
@@ -205,7 +199,7 @@ def _head(config: Config) -> None:
 
 
 def _blocks(config: Config) -> None:
-    """Feed-forwards, experts and parallel blocks."""
+    """Check feed-forwards, experts and parallel blocks."""
     if any(word == "experts" for word in config.feed_forwards) and config.feed_forward == "none":
         raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
     if config.embedding.width is not None and (config.output.head != "linear" or config.kind == "encoder-decoder"):
@@ -220,10 +214,10 @@ def _blocks(config: Config) -> None:
         if config.output.head == "mlm":
             raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
     if config.parallel and config.kind == "encoder-decoder":
-        raise Problem("parallel blocks have no memory to look at, and kind is {kind}: leave it out", kind=config.kind)
+        raise Problem("parallel blocks have no cross-attention, and kind is {kind}: leave it out", kind=config.kind)
     if config.parallel and config.norm_place != "pre":
         raise Problem(
-            "parallel blocks have their norms before, and norm_place is {place!r}: leave it out",
+            "parallel blocks need norm_place 'pre', and it is {place!r}: leave it out",
             place=config.norm_place,
         )
     if config.parallel and config.feed_forward == "none":
@@ -231,7 +225,7 @@ def _blocks(config: Config) -> None:
 
 
 def _heads(config: Config) -> None:
-    """Heads that divide the width, and the buckets of distances."""
+    """Check that heads divide the width, and the buckets of distances."""
     if config.head_width is None:
         head_width(config.width, config.n_head)
     if config.n_kv_head is not None and config.n_head % config.n_kv_head:
@@ -255,13 +249,13 @@ def _heads(config: Config) -> None:
 
 
 def choose(what: str, word: object, among: tuple[object, ...]) -> None:
-    """Refuse a word that isn't among the right ones, naming them and the nearest."""
+    """Refuse a word that is not among the choices."""
     if not any(word is right or (isinstance(right, str) and word == right) for right in among):
         raise unknown(what, word, among)
 
 
 def layer_words(pattern: object, among: tuple[str, ...], most: int, what: str = "mixer") -> tuple[str, ...]:
-    """What a pattern names, layer by layer: "mamba2×3 attention", "(delta*3 attention)*2".
+    """Return the words of a pattern such as "mamba2×3 attention" or "(delta*3 attention)*2", layer by layer.
 
     >>> layer_words("(delta×2 attention)×2", ("attention", "delta"), most=9)
     ('delta', 'delta', 'attention', 'delta', 'delta', 'attention')
@@ -272,7 +266,7 @@ def layer_words(pattern: object, among: tuple[str, ...], most: int, what: str = 
     if not isinstance(pattern, str) or not pattern.strip():
         raise unknown(what, pattern, among)
     stack: list[list[str]] = [[]]
-    last: list[str] = []  # what a number that follows repeats
+    last: list[str] = []  # what a following number repeats
     for sign, word, count in re.findall(r"([()])|([^\s()×*]+)|[×*]\s*(\d*)", pattern):
         if word:
             choose(what, word, among)
@@ -285,7 +279,7 @@ def layer_words(pattern: object, among: tuple[str, ...], most: int, what: str = 
             last = stack.pop()
             stack[-1] += last
         elif sign or not last or not 0 < len(count) < 7 or not 1 <= int(count) * len(last) <= most:
-            stack.append([])  # as a bracket that never closes
+            stack.append([])  # like an unclosed bracket: refused below
             break
         else:
             stack[-1] += last * (int(count) - 1)
@@ -301,7 +295,7 @@ def layer_words(pattern: object, among: tuple[str, ...], most: int, what: str = 
 
 
 def layer_pattern(words: tuple[str, ...]) -> str:
-    """The other way, in as few words as may be.
+    """Return the shortest pattern of words.
 
     >>> layer_pattern(("delta", "delta", "attention") * 2), layer_pattern(("mamba2",) * 5)
     ('(delta×2 attention)×2', 'mamba2')

@@ -1,7 +1,7 @@
-"""What a model is made of and what it costs: parts, parameters, memory, FLOPs per token, cache.
+"""Describe a model: its parts, parameters, memory, FLOPs per token and cache.
 
-Nothing is estimated: parameters are counted in the model (one made without memory, where only a config is given), and
-FLOPs are two per weight that a token passes through, plus what attention does for a token that sees the full context.
+Nothing is estimated: parameters are counted in the model (on the meta device if only a config is given), and FLOPs are
+two per weight that a token passes through, plus those of attention for a token that attends to the full context.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMES = {
 
 @dataclass
 class PartSize:
-    """One row: what is learned there, and the work of one token (a multiply and an add are 2)."""
+    """One row: the parameters of a part, and its FLOPs per token (a multiply and an add are 2)."""
 
     name: str
     parameters: int = 0
@@ -61,10 +61,10 @@ class PartSize:
 
 
 def parts(subject: Transformer | Config) -> list[PartSize]:
-    """The parts that a model has, in the order a token meets them.
+    """Return the parts of a model, in the order of the forward pass.
 
-    For an encoder-decoder, the FLOPs are those of one source token read and one target token written. A pooler reads one
-    token of a text, so that the others cost it nothing.
+    For an encoder-decoder, FLOPs are those of one source token and one target token. A pooler has none: it reads only
+    one token of a text.
 
     >>> [(part.name, part.parameters) for part in parts(Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16))]
     [('embedding', 80), ('attention', 256), ('forward', 384), ('norms', 24), ('head', 0)]
@@ -72,7 +72,7 @@ def parts(subject: Transformer | Config) -> list[PartSize]:
     model = _model(subject)
     sizes = {name: PartSize(name) for name in PARTS}
     mixers = [path for path, module in model.named_modules() if isinstance(module, StateMixer)]
-    counted: set[int] = set()  # a tied matrix is one parameter: it counts where it stands first
+    counted: set[int] = set()  # a tied matrix counts once, at its first place
     for path, module in model.named_modules():
         part = sizes[_part_of(path, module, any(path.startswith(mixer) for mixer in mixers))]
         for parameter in module.parameters(recurse=False):
@@ -93,17 +93,17 @@ def parts(subject: Transformer | Config) -> list[PartSize]:
 
 
 def _is_unused_expert(config: Config, path: str) -> bool:
-    """Is this of an expert that a token doesn't take? All are alike, so the first ones are taken to be those it takes."""
+    """True for the experts that a token doesn't use. All are of one size: the first ones count as used."""
     return config.experts is not None and any(
         before == "experts" and int(number) >= config.experts.per_token for before, number in pairwise(path.split("."))
     )
 
 
 def active(subject: Transformer | Config) -> int:
-    """The parameters that one token meets: of the experts of a layer, those that it takes.
+    """Return the number of parameters that one token uses: of the experts of a layer, those it is routed to.
 
     >>> config = Config(vocab=10, width=8, n_layer=1, n_head=2, hidden=16)
-    >>> active(config.replace(experts={"count": 8, "per_token": 2})) - active(config)  # an expert more, and the router
+    >>> active(config.replace(experts={"count": 8, "per_token": 2})) - active(config)  # another expert, and the router
     448
     """
     model = _model(subject)
@@ -113,7 +113,7 @@ def active(subject: Transformer | Config) -> int:
 
 
 def _state_flops(mixer: StateMixer) -> int:
-    """A token writes to the state and reads from it, each state number once; the delta rule first reads what it replaces."""
+    """A token writes and reads each number of the state once; the delta rule also reads what it replaces."""
     cache = mixer.new_cache(1, device="meta")
     state = cache.state.numel()
     passes = 3 if isinstance(mixer, GatedDelta) else 2
@@ -121,25 +121,25 @@ def _state_flops(mixer: StateMixer) -> int:
 
 
 def state_bytes(subject: Transformer | Config) -> int:
-    """What mixers keep of a text of any length, in float32."""
+    """Return the bytes of the mixers' states in float32, for a text of any length."""
     mixers = (block.attention for block in _model(subject).decoder or ())
     return FLOAT32 * sum(mixer.new_cache(1, device="meta").numbers for mixer in mixers if isinstance(mixer, StateMixer))
 
 
 def cache_bytes(subject: Transformer | Config) -> int:
-    """What the KV cache keeps for each token, in float32; 0 for an encoder, which keeps nothing."""
+    """Return the bytes of the KV cache per token in float32; 0 for an encoder."""
     return sum(int(_cached_bytes(block.attention)) for block in _model(subject).decoder or ())
 
 
 def _cached_bytes(attention: object) -> int:
-    """Bytes of one token that a layer keeps."""
+    """Return the bytes that the cache of a layer has per token."""
     if isinstance(attention, LatentAttention):
         return FLOAT32 * (attention.rank + attention.rope_width)
     return FLOAT32 * 2 * attention.n_kv_head * attention.head_width if isinstance(attention, MultiHeadAttention) else 0
 
 
 def describe(subject: Transformer | Config, lang: str | None = None) -> str:
-    """The parts of a model as a table, and below it what generation keeps.
+    """Return the parts of a model as a table, and the sizes of its caches.
 
     >>> print(describe(Config(vocab=1000, width=64, n_layer=2, n_head=4, context=128), "en"))
     decoder, 2 layers, width 64, 4 heads, vocabulary 1,000
@@ -191,7 +191,7 @@ def describe(subject: Transformer | Config, lang: str | None = None) -> str:
 
 
 def _cache(model: Transformer, token_bytes: int, lang: str | None) -> str:
-    """What keys and values take; layers with a window keep what it can see."""
+    """Describe the KV cache. Layers with a window cache only what it covers."""
     config, cached = model.config, [block.attention for block in model.decoder or () if _cached_bytes(block.attention)]
     limit = config.context if config.window is None else min(config.context, config.window + 1)
     windowed = [attention for attention in cached if getattr(attention, "window", None) is not None]
@@ -212,7 +212,7 @@ def _cache(model: Transformer, token_bytes: int, lang: str | None) -> str:
 
 
 def _experts(model: Transformer, lang: str | None) -> str:
-    """How tokens are routed, and what of the model each of them meets."""
+    """Describe the routing and the share of parameters that a token uses."""
     experts, words = model.config.experts, model.config.feed_forwards
     assert experts is not None
     numbers = dict(
@@ -225,33 +225,33 @@ def _experts(model: Transformer, lang: str | None) -> str:
         total=f"{_abbreviate(model.count()).strip()}",
     )
     sentence = say(
-        "Experts: each token takes {each} of {count}, chosen by {score}, in {layers} of {all} layers: it meets {active} "
+        "Experts: each token takes {each} of {count}, chosen by {score}, in {layers} of {all} layers: it uses {active} "
         "of {total} parameters.",
         lang,
         **numbers,
     )
     if experts.groups > 1:
         groups = say(
-            "They stand in {groups} groups, and a token's come from {kept} of them.",
+            "They form {groups} groups, of which a token uses {kept}.",
             lang,
             groups=experts.groups,
             kept=experts.groups_per_token,
         )
         sentence = say("{sentence} {next}", lang, sentence=sentence, next=groups)
     if experts.shared is not None:
-        shared = say("One more, {hidden} wide, is taken by all.", lang, hidden=f"{experts.shared:,}")
+        shared = say("Another expert, {hidden} wide, is used by all tokens.", lang, hidden=f"{experts.shared:,}")
         sentence = say("{sentence} {next}", lang, sentence=sentence, next=shared)
     return sentence
 
 
 def headline(config: Config, lang: str | None = None) -> str:
-    """A model in one line.
+    """Return a model in one line.
 
     >>> headline(Config(vocab=1000, width=64, n_layer=2, n_head=4), "en")
     'decoder, 2 layers, width 64, 4 heads, vocabulary 1,000'
     """
     heads = f"{config.n_head}" if config.n_kv_head in (None, config.n_head) else f"{config.n_head}:{config.n_kv_head}"
-    if set(config.mixers) <= set(STATES):  # nothing attends: theirs are the heads there are
+    if set(config.mixers) <= set(STATES):  # without attention: the heads of the mixers
         heads = "/".join(dict.fromkeys(str(config.state_sizes(word).heads) for word in config.mixers))
     encoder, decoder = config.layers
     layers = f"{encoder} + {decoder}" if config.n_decoder_layer is not None else str(config.n_layer)
@@ -263,7 +263,7 @@ def headline(config: Config, lang: str | None = None) -> str:
 def _model(subject: Transformer | Config) -> Transformer:
     if isinstance(subject, Transformer):
         return subject
-    with torch.device("meta"):  # shapes without memory: a model of any size is described at once
+    with torch.device("meta"):  # shapes without memory, for models of any size
         return Transformer(subject)
 
 
@@ -286,7 +286,7 @@ def _part_of(path: str, module: nn.Module, in_mixer: bool) -> str:
 
 
 def _visible_keys(config: Config, path: str) -> int:
-    """How many keys a token sees when the context is full."""
+    """Return the number of keys that a token attends to at the full context."""
     names = path.split(".")
     window = config.windows[int(names[1])]
     if window is None or "cross" in names:
@@ -295,7 +295,7 @@ def _visible_keys(config: Config, path: str) -> int:
 
 
 def _abbreviate(value: int) -> str:
-    """A number with a sign for its thousands: 1.3 k, 12.6 M; a plain one ends in a blank, ready for its unit."""
+    """Return a number with a prefix, as in 1.3 k or 12.6 M; a small one ends in a blank before its unit."""
     for size, sign in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if value >= size:
             return f"{value / size:.1f} {sign}"

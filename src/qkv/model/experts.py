@@ -1,10 +1,10 @@
-"""A mixture of experts: many feed-forwards, of which a router lets each token take a few.
+"""A mixture of experts: many feed-forwards, of which each token is routed to a few.
 
     scores = softmax(x·W_r)                          one number per expert
     y = Σ  share_e · expert_e(x)                     over the `per_token` experts with the best scores
 
-`mixture` says so token by token. `grouped` computes the same expert by expert: the pairs (token, expert) are put in the
-order of their experts once, and each expert reads all of its tokens in one product. Both take ties as `topk` does.
+`mixture` is this formula token by token. `grouped` computes the same expert by expert: the pairs (token, expert) are sorted
+by expert, and each expert reads all of its tokens in one product. Both break ties as `topk` does.
 
 T tokens (of all texts), E experts, K of them per token, C model width.
 """
@@ -29,7 +29,7 @@ Compute = Callable[[Tensor, Tensor, Tensor, nn.ModuleList], Tensor]
 
 
 def mixture(x: Tensor, indices: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
-    """x (T, C) through the experts `indices` (T, K), by their shares (T, K): the formula, as it is read."""
+    """Send x (T, C) through the experts `indices` (T, K), weighted by `shares` (T, K): the formula, token by token."""
     outputs = []
     for token, expert_numbers, token_shares in zip(x, indices.tolist(), shares, strict=True):
         expert_outputs = [experts[number](token) for number in expert_numbers]
@@ -38,25 +38,25 @@ def mixture(x: Tensor, indices: Tensor, shares: Tensor, experts: nn.ModuleList) 
 
 
 def grouped(x: Tensor, indices: Tensor, shares: Tensor, experts: nn.ModuleList) -> Tensor:
-    """The same, expert by expert.
+    """Compute the same expert by expert.
 
-    While a gradient is wanted, an expert that nobody took reads no tokens at all: its gradient is then 0 and not absent,
-    which training on several machines asks for.
+    With gradients enabled, unused experts read zero tokens: their gradient is then 0 instead of None, as training in
+    several processes requires.
     """
     per_token, flat = indices.shape[1], indices.flatten()  # pair p is of token p // K
     order = flat.argsort(stable=True)
     counts = torch.bincount(flat, minlength=len(experts)).tolist()
-    parts = x[order // per_token].split(counts)  # of each expert its tokens
+    parts = x[order // per_token].split(counts)  # the tokens of each expert
     keep_idle = torch.is_grad_enabled()
     outputs = [expert(part) for expert, part in zip(experts, parts, strict=True) if len(part) or keep_idle]
     position = torch.empty_like(order)
-    position[order] = torch.arange(len(order), device=order.device)  # where a pair's result stands
+    position[order] = torch.arange(len(order), device=order.device)  # the row of each pair's result
     pairs = torch.cat(outputs)[position].view(*indices.shape, x.shape[1])  # (T, K, C)
     return (shares[:, None] @ pairs)[:, 0]  # (T, C); einsum takes twelve times as long on a CPU
 
 
 def route(logits: Tensor, settings: Experts, balance: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Logits (T, E) → the experts of each token, best first, and their shares: (T, K) both.
+    """Return the experts of each token, best first, and their shares, both (T, K), from logits (T, E).
 
     >>> route(torch.tensor([[0.0, 3.0, 1.0]]), Experts(count=3, per_token=2))
     (tensor([[1, 2]]), tensor([[0.8808, 0.1192]]))
@@ -68,13 +68,13 @@ def route(logits: Tensor, settings: Experts, balance: Tensor | None = None) -> t
         ranked = ranked.masked_fill(~_in_best_groups(ranked, settings), float("-inf"))
     indices = ranked.topk(settings.per_token).indices
     shares = scores.gather(-1, indices)
-    if settings.normed:  # sigmoids may all be 0
+    if settings.normed:  # all sigmoids can be 0
         shares = shares / (shares.sum(-1, keepdim=True) + (1e-20 if settings.score == "sigmoid" else 0.0))
     return indices, (shares * settings.scale).to(logits.dtype)
 
 
 def _in_best_groups(ranked: Tensor, settings: Experts) -> Tensor:
-    """Which experts (T, E) stand in a group that the token may choose from."""
+    """Return which experts (T, E) are in a group that the token may choose from."""
     groups = ranked.unflatten(-1, (settings.groups, -1))  # (T, groups, E / groups)
     best = groups.topk(2 if settings.score == "sigmoid" else 1).values.sum(-1)
     allowed = torch.zeros_like(best, dtype=torch.bool).scatter_(-1, best.topk(settings.groups_per_token).indices, True)
@@ -83,20 +83,20 @@ def _in_best_groups(ranked: Tensor, settings: Experts) -> Tensor:
 
 @dataclass(frozen=True)
 class Routing:
-    """Which experts the tokens of a text took in one layer, and how much of each: (B, N, K) both."""
+    """The experts of each token of a text in one layer, and their shares, both (B, N, K)."""
 
     name: str  # "decoder.3"
     chosen: Tensor
     shares: Tensor
-    count: int  # experts there were
+    count: int  # number of experts
 
 
-_listeners: list[tuple[list[Routing], int]] = []  # with the thread that listens
+_listeners: list[tuple[list[Routing], int]] = []  # with the thread of each listener
 
 
 @contextmanager
 def record_routing() -> Iterator[list[Routing]]:
-    """Inside the block every mixture of this thread tells which experts were taken.
+    """Yield a list that gets a Routing for every call of a mixture in this thread.
 
     >>> layer = MixtureOfExperts(Config(width=8, n_head=2, n_layer=1, experts=Experts(count=4)), "decoder.0")
     >>> with record_routing() as routings:
@@ -105,12 +105,12 @@ def record_routing() -> Iterator[list[Routing]]:
     ('decoder.0', torch.Size([1, 3, 2]))
     """
     routings: list[Routing] = []
-    with installed(_listeners, (routings, threading.get_ident())):
+    with registered(_listeners, (routings, threading.get_ident())):
         yield routings
 
 
 class MixtureOfExperts(nn.Module):
-    """What stands in the place of a feed-forward: a router and its experts, and perhaps one that every token takes.
+    """A router and its experts in place of a feed-forward, optionally with an expert for all tokens.
 
     >>> layer = MixtureOfExperts(Config(width=8, n_head=2, n_layer=1, experts=Experts(count=4)), "decoder.0")
     >>> x = torch.randn(2, 5, 8)
@@ -131,11 +131,11 @@ class MixtureOfExperts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, C) → (…, C)."""
-        is_single_token = x.numel() == x.shape[-1] and not torch.is_grad_enabled()  # one token needs no order
+        is_single_token = x.numel() == x.shape[-1] and not torch.is_grad_enabled()  # a single token needs no sorting
         return self._through(mixture if is_single_token else grouped, x)
 
     def reference(self, x: Tensor) -> Tensor:
-        """The same by the formula."""
+        """Compute the same by the formula."""
         return self._through(mixture, x)
 
     def _through(self, compute: Compute, x: Tensor) -> Tensor:

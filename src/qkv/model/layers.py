@@ -1,4 +1,4 @@
-"""What stands between the attentions: norms, heads, and the block that ties them together.
+"""The layers of a Transformer: feed-forward, block and heads.
 
 B batch, N tokens, M memory tokens, C model width, V vocabulary.
 """
@@ -25,11 +25,11 @@ from .config import Config
 from .config_checks import STATES
 
 Layer = Callable[[Tensor], Tensor]
-StateMixer = Retention | Mamba2 | GatedDelta  # what keeps a state of one size instead of all keys and values
+StateMixer = Retention | Mamba2 | GatedDelta  # mixers with a state of fixed size
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU's approximation by tanh. Compiled as x·σ(2u), which is the same: a third of the time tanh takes."""
+    """GELU's approximation by tanh. Compiled as x·σ(2u), which is equal and takes a third of the time."""
     if torch.compiler.is_compiling():
         return x * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
     return F.gelu(x, approximate="tanh")
@@ -48,7 +48,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """Each token by itself through a wider layer and back; gated ones multiply two views of it."""
+    """A wider layer and back, for each token. Gated ones multiply two projections."""
 
     def __init__(self, config: Config, hidden: int | None = None) -> None:
         super().__init__()
@@ -63,12 +63,12 @@ class FeedForward(nn.Module):
         if self.gate is None:
             return self.down(self.activation(self.up(x)))
         gate, up = self.activation(self.gate(x)), self.up(x)
-        # Without a graph, in place: new memory costs more than the product.
+        # In place without a graph: allocating memory costs more than the product.
         return self.down(gate * up if torch.is_grad_enabled() else gate.mul_(up))
 
 
 class Block(nn.Module):
-    """Look at each other, (look at the memory,) (think): each with a residual around it and a norm before or after."""
+    """Attention, optional cross-attention and feed-forward, each with a residual and a norm before or after."""
 
     def __init__(self, config: Config, name: str, position: nn.Module | None, *, causal: bool, cross: bool) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Block(nn.Module):
         def norm() -> nn.Module:
             return NORMS[config.norm](config.width, config.norm_eps)
 
-        # Of attention alone.
+        # The biases of attention.
         bias_settings: dict[str, bool | Literal["qkv", "out"]] = {"qkv": "qkv", "out": "out", "qkv out": True}
         bias = bias_settings.get(" ".join(part for part in ("qkv", "out") if part in config.biased), False)
 
@@ -136,7 +136,7 @@ class Block(nn.Module):
         memory_cache: Cache | None = None,
         at: Positions | None = None,
     ) -> Tensor:
-        """x (B, N, C), which may look at itself where `mask` allows and at memory (B, M, C) where `memory_mask` does."""
+        """x (B, N, C) attends to itself by `mask` and to memory (B, M, C) by `memory_mask`."""
 
         def attend(h: Tensor) -> Tensor:
             return self.attention(h, mask=mask, cache=cache, at=at)
@@ -161,8 +161,7 @@ class Block(nn.Module):
 
 
 class ScaledHead(nn.Linear):
-    """The vocabulary matrix with more around it: states made smaller first, as T5 does it where the matrix is the
-    embedding's, or narrower, as in the OPT of 350 M; logits kept within a cap, as Gemma 2 has them."""
+    """The vocabulary matrix with scaled states (T5), narrower states (OPT-350M) or capped logits (Gemma 2)."""
 
     def __init__(self, config: Config) -> None:
         narrow = config.embedding.width
@@ -178,7 +177,7 @@ class ScaledHead(nn.Linear):
 
 
 class MaskedHead(nn.Linear):
-    """The head that BERT publishes: a dense layer, its activation and a norm, then the vocabulary with a bias."""
+    """BERT's head: a dense layer, its activation and a norm, then the vocabulary matrix with a bias."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.width, config.vocab)
@@ -192,7 +191,7 @@ class MaskedHead(nn.Linear):
 
 
 def linear_head(config: Config) -> nn.Linear:
-    """The vocabulary matrix: a logit per word, how well the state fits the word's vector."""
+    """Return the head of head="linear": a logit per word."""
     if config.output.scale != 1.0 or config.output.softcap is not None or config.embedding.width is not None:
         return ScaledHead(config)
     return nn.Linear(config.width, config.vocab, bias=config.output.bias)
@@ -207,7 +206,7 @@ HEADS: dict[str, Callable[[Config], nn.Module]] = {
 
 
 def make_feed_forward(config: Config, name: str) -> nn.Module:
-    """One feed-forward, or many of which each token takes a few."""
+    """Return a feed-forward, or a mixture of experts if this layer has one."""
     if config.feed_forwards[int(name.split(".")[1])] == "dense":
         return FeedForward(config)
     from .experts import MixtureOfExperts  # which imports FeedForward
@@ -216,7 +215,7 @@ def make_feed_forward(config: Config, name: str) -> nn.Module:
 
 
 def state_mixer(word: str, config: Config, name: str) -> StateMixer:
-    """Retention, Mamba-2 or the gated delta rule with sizes from the config."""
+    """Return a retention, Mamba-2 or gated delta layer with sizes from the config."""
     assert word in STATES
     width, bias = config.width, config.bias is True
     heads, values, groups, keys = config.state_sizes(word)
@@ -231,7 +230,7 @@ def state_mixer(word: str, config: Config, name: str) -> StateMixer:
 
 
 def latent_attention(config: Config, name: str) -> LatentAttention:
-    """MLA with sizes from the config; where they aren't given, a quarter of the width as DeepSeek roughly has it."""
+    """Return an MLA layer with sizes from the config. The default rank is width / 4, about as in DeepSeek."""
     head_width = config.head_width or config.width // config.n_head
     return LatentAttention(
         config.width,

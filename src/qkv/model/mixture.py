@@ -1,4 +1,4 @@
-"""What a mixture of experts is made of, in plain values: the part of `Config` that stands for many feed-forwards.
+"""The settings of a mixture of experts, as `Config.experts`.
 
 >>> Experts(count=8, per_token=9)
 Traceback (most recent call last):
@@ -12,25 +12,25 @@ from ..i18n import Problem
 from .config_checks import check_kinds, choose
 from .words import FeedForwardKind, Score
 
-LAYERS: tuple[FeedForwardKind, ...] = get_args(FeedForwardKind)  # what a layer may have for a feed-forward
-MOST_EXPERTS = 4096  # of one layer: the most that were ever trained have a few hundred
+LAYERS: tuple[FeedForwardKind, ...] = get_args(FeedForwardKind)  # of one layer
+MOST_EXPERTS = 4096  # per layer; trained models have a few hundred at most
 
 
 @dataclass(frozen=True)
 class Experts:
-    """`count` feed-forwards of which each token takes `per_token`, those that a router scores highest."""
+    """`count` feed-forwards, of which each token uses the `per_token` with the highest router scores."""
 
     count: int
     per_token: int = 2
-    hidden: int | None = None  # of one expert: what the model's feed-forward has
-    shared: int | None = None  # the hidden width of one more, which every token takes
-    layers: str = "experts"  # which layers have them; one word for all, or one per layer: "dense×3 experts×58"
-    score: Score = "softmax"  # over all experts; sigmoid: each by itself
-    normed: bool = True  # the shares of a token's experts are made to sum to 1
-    scale: float = 1.0  # and are multiplied by this
-    groups: int = 1  # experts stand in so many groups, one after the other,
-    groups_per_token: int = 1  # and a token's come from so many: the groups with the best expert (sigmoid: best two)
-    balance: bool = False  # a number per expert is added to its score for choosing alone, as DeepSeek-V3 has it
+    hidden: int | None = None  # width of an expert: that of the model's feed-forward
+    shared: int | None = None  # width of another expert that all tokens use
+    layers: str = "experts"  # one word for all layers, or one per layer: "dense×3 experts×58"
+    score: Score = "softmax"  # softmax over all experts; sigmoid: each by itself
+    normed: bool = True  # normalise the shares of a token's experts to sum 1
+    scale: float = 1.0  # factor of the shares
+    groups: int = 1  # consecutive experts form this many groups
+    groups_per_token: int = 1  # groups a token may use: those with the best expert (sigmoid: the best two)
+    balance: bool = False  # a bias per expert that only affects the choice, as in DeepSeek-V3
 
     def __post_init__(self) -> None:
         choose("experts.score", self.score, get_args(Score))

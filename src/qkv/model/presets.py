@@ -1,4 +1,4 @@
-"""Shapes by name. `tiny…` and `small` are the modern recipe that training defaults to; the others are as published."""
+"""Configs by name. `tiny…` and `small` are modern and the defaults of training; the others are as published."""
 
 from .config import Config, Values
 
@@ -21,7 +21,7 @@ BERT_LAYOUT: Values = dict(
 PRESETS: dict[str, Config] = {
     "tiny": Config(**_TINY),
     "small": Config(width=384, n_layer=6, n_head=6, context=256, **_MODERN),
-    # Of the same size as tiny, each in the layout of its family: blocks without a feed-forward are half as large.
+    # Of tiny's size, in the layout of each family. Blocks without a feed-forward are half as large.
     "tiny-mamba2": Config(
         **_TINY
         | dict(n_layer=8, n_head=8, head_width=32, mixer="mamba2", state_width=32)

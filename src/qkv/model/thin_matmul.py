@@ -1,9 +1,9 @@
-"""A matrix product with a few rows, as generation has them: one for each text that goes on.
+"""Matrix products with few rows, as in generation: one row for each text.
 
-Such a product only reads the weights, so memory should be its limit. On some CPUs it isn't as `F.linear` asks for it: one
-row goes to a routine of one thread, several to one that first writes the weights down in another order. Asked for the
-other way round, W·xᵀ with xᵀ as it lies, both are avoided. On an EPYC of 2 cores: all weights of SmolLM2 times one row
-18 ms for 50, a vocabulary of 65,001 times sixteen 16 ms for 26. Which is quicker is for the machine to say, once.
+Such a product should be limited by reading the weights. On some CPUs `F.linear` is slower: one row goes to a routine of one
+thread, several rows to a routine that first reorders the weights. W·xᵀ, without copying xᵀ, avoids both. On an EPYC with 2
+cores, all weights of SmolLM2 times one row take 18 ms instead of 50, a vocabulary of 65,001 times sixteen rows 16 ms
+instead of 26. Each machine measures once which is faster.
 
 R rows, C in, V out.
 """
@@ -18,12 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LARGE = 1 << 18  # numbers of a matrix from which on it is worth it: no cache keeps it
-SIZES = (1, 2, 4, 8, 16, 32, 64)  # rows that are looked at; what has more is left alone
+LARGE = 1 << 18  # elements from which the matrix doesn't fit a CPU cache
+SIZES = (1, 2, 4, 8, 16, 32, 64)  # measured numbers of rows; larger ones use F.linear
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x·Wᵀ + b of x (R, C) and weight (V, C): (R, V).
+    """Return x·Wᵀ + b (R, V) of x (R, C) and weight (V, C).
 
     >>> x, linear = torch.randn(3, 512), nn.Linear(512, 600)
     >>> with torch.no_grad():
@@ -41,16 +41,16 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def transposed_product(x: Tensor, weight: Tensor) -> Tensor:
-    """x·Wᵀ as (W·xᵀ)ᵀ."""
+    """Return x·Wᵀ, computed as (W·xᵀ)ᵀ."""
     rows = len(x)
-    padded_rows = 2 if rows == 1 else 16 if 8 < rows < 16 else rows  # numbers of rows that there are routines for
+    padded_rows = 2 if rows == 1 else 16 if 8 < rows < 16 else rows  # sizes with a fast routine
     x = F.pad(x, (0, 0, 0, padded_rows - rows)) if padded_rows > rows else x.contiguous()
     return torch.mm(weight, x.t())[:, :rows].t().contiguous()
 
 
 @cache
 def is_transposed_faster(rows: int, threads: int) -> bool:
-    """Is the other way round quicker here, by a tenth or more? Both are tried on a matrix that no cache holds."""
+    """True if (W·xᵀ)ᵀ is faster by 10 % or more, measured on a matrix larger than the CPU cache."""
     x, weight = torch.ones(rows, 2048), torch.ones(8192, 2048)
     kernels: list[Callable[[Tensor, Tensor], Tensor]] = [transposed_product, F.linear]
     best = [math.inf, math.inf]
@@ -63,6 +63,6 @@ def is_transposed_faster(rows: int, threads: int) -> bool:
 
 
 def logits_of(model: Any, states: Tensor) -> Tensor:
-    """Logits (R, V) of states (R, C)."""
+    """Return logits (R, V) of states (R, C)."""
     head = model.head
     return product(states, head.weight, head.bias) if type(head) is nn.Linear else head(states)

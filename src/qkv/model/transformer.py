@@ -28,33 +28,33 @@ LayerCache = Cache | StateCache
 
 
 class ModelCache:
-    """A cache per layer, and one more per layer for what cross-attention keeps of the memory."""
+    """The caches of all layers, and those of cross-attention for the memory."""
 
     def __init__(self, layers: list[Any], memory: Sequence[LayerCache]) -> None:
         self.layers, self.memory = layers, memory
 
     def expect(self, counts: Any) -> None:
-        """The next call brings this many real tokens per item; what follows them in a row is padding."""
+        """Set the number of real tokens per item in the next call. The rest of a row is padding."""
         for cache in self.layers:
             cache.expect(counts)
 
     def at(self, n: int) -> Positions:
-        """Where n new tokens will stand."""
+        """Return the positions of n new tokens."""
         return self.layers[0].at(n)
 
     def reorder(self, index: Tensor) -> None:
-        """Item i continues what item index[i] held (beam search)."""
+        """Let item i continue the text of item index[i] (beam search)."""
         for cache in (*self.layers, *self.memory):
             cache.reorder(index)
 
     def reset(self) -> None:
-        """Empty it; the room is kept."""
+        """Empty the caches without freeing their memory."""
         for cache in (*self.layers, *self.memory):
             cache.reset()
 
 
 class Transformer(nn.Module):
-    """Tokens in, logits over the vocabulary out.
+    """A Transformer: tokens to logits over the vocabulary.
 
     >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
     >>> model(torch.randint(50, (2, 7))).shape
@@ -64,8 +64,8 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.base = "?"  # where its weights came from, where adapters learn beside them,
-        self.layout = ""  # and transformers' word for how they were written
+        self.base = "?"  # the source of the weights, if adapters are trained beside them
+        self.layout = ""  # transformers' name for their layout
         self.embedding = nn.Embedding(config.vocab, config.embedding.width or config.width)
         narrow = config.embedding.width
         self.widen = None if narrow is None else nn.Linear(narrow, config.width, bias=False)
@@ -74,13 +74,13 @@ class Transformer(nn.Module):
         self.position = self._additive_position()
         self.types = nn.Embedding(config.embedding.token_types, config.width) if config.embedding.token_types else None
         self.embedding_norm = self._norm() if config.embedding.norm else None
-        has_own_sides = config.embedding.sides == "own"  # what stands above is then the encoder's alone
+        has_own_sides = config.embedding.sides == "own"  # then the position and norm above are the encoder's
         self.decoder_position = self._additive_position() if has_own_sides and config.position == "learned" else None
         self.decoder_embedding_norm = self._norm() if has_own_sides and config.embedding.norm else None
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = self._stack("encoder") if config.kind != "decoder" else None
         self.decoder = self._stack("decoder") if config.kind != "encoder" else None
-        pre = config.norm_place != "post"  # after-norm blocks end in a norm already
+        pre = config.norm_place != "post"  # post-norm blocks end in a norm already
         self.encoder_norm = self._norm() if pre and self.encoder is not None else None
         self.decoder_norm = self._norm() if pre and self.decoder is not None else None
         self.pooler = nn.Linear(config.width, config.width) if config.output.pooler else None
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
         self.tie()
 
     def tie(self) -> None:
-        """Let the head read the embedding's matrix, where the config says so.
+        """Share the embedding's matrix with the head, if the config has it tied.
 
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4, tied=True))
         >>> model.head.weight is model.embedding.weight
@@ -99,7 +99,7 @@ class Transformer(nn.Module):
             self.head.weight = self.embedding.weight
 
     def _additive_position(self) -> nn.Module | None:
-        """Positions that are added to the word vectors."""
+        """Return a layer of positions that are added to word vectors, if any."""
         config = self.config
         if config.position == "learned":
             return Learned(config.context, config.width)
@@ -111,7 +111,7 @@ class Transformer(nn.Module):
     def _stack(self, side: str) -> nn.ModuleList:
         config, decoder = self.config, side == "decoder"
         head_width = config.head_width or config.width // config.n_head
-        position: nn.Module | None = None  # one for all layers of a side, or for those without a window
+        position: nn.Module | None = None  # shared by all layers of a side, or by those without a window
         if config.position == "rotary" and "attention" in config.mixers:
             position = Rotary(
                 head_width, config.rotary.base, scaling=config.rotary.scaling, fraction=config.rotary.fraction
@@ -143,13 +143,13 @@ class Transformer(nn.Module):
         cache: ModelCache | None = None,
         labels: Tensor | None = None,
     ) -> Tensor:
-        """Logits (B, N, V) of ids (B, N); an encoder-decoder reads `source` (B, M) as well.
+        """Return logits (B, N, V) of ids (B, N). An encoder-decoder also reads `source` (B, M).
 
-        `mask` and `source_mask` say which tokens are real: `masks.padding(...)`, or True/False per token (B, N).
-        A decoder is causal by itself. `types` (B, N) are an encoder's token types, 0 if not given. `at` and `source_at`
-        (B, N) say where each token stands, which a batch padded on the left needs; 0, 1, 2, … if not given.
-        With head="none" the states (B, N, C) come out instead of logits, with head="classes" a logit per label (B, L).
-        With `labels` (B, N) the sum of what these words cost comes out, for which not all logits are held; −100 isn't counted.
+        `mask` and `source_mask` mark real tokens: `masks.padding(...)`, or True/False per token (B, N). A decoder is
+        always causal. `types` (B, N) are an encoder's token types, default 0. `at` and `source_at` (B, N) are the
+        positions of tokens, which a left-padded batch needs, default 0, 1, 2, …
+        head="none" returns states (B, N, C) instead of logits, head="classes" a logit per label (B, L).
+        With `labels` (B, N), return the sum of −log p over the labels, without holding all logits. −100 isn't counted.
         """
         if self.decoder is None:
             states = self.encode(ids, mask, types, at=at)
@@ -171,7 +171,7 @@ class Transformer(nn.Module):
     def encode(
         self, ids: Tensor, mask: MaskLike = None, types: Tensor | None = None, *, at: Tensor | None = None
     ) -> Tensor:
-        """The encoder's states (B, N, C).
+        """Return the encoder's states (B, N, C).
 
         >>> model = Transformer(Config(kind="encoder", vocab=50, width=32, n_layer=2, n_head=4))
         >>> model.encode(torch.tensor([[3, 1, 4]])).shape
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def pool(self, states: Tensor) -> Tensor:
-        """An encoder's summary (B, C) of texts from their states (B, N, C): what its pooler makes of the first token.
+        """Return the pooler's summary (B, C) of texts from the first token of their states (B, N, C).
 
         >>> model = Transformer(Config(kind="encoder", vocab=50, width=32, n_layer=2, n_head=4, head="none", pooler=True))
         >>> model.pool(model(torch.tensor([[3, 1, 4]]))).shape
@@ -205,7 +205,7 @@ class Transformer(nn.Module):
         at: Tensor | None = None,
         cache: ModelCache | None = None,
     ) -> Tensor:
-        """The decoder's states (B, N, C); with a cache, ids are only the new tokens.
+        """Return the decoder's states (B, N, C). With a cache, ids are only the new tokens.
 
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).eval()
         >>> ids, cache = torch.tensor([[3, 1, 4]]), model.new_cache(batch=1, capacity=3)
@@ -224,7 +224,7 @@ class Transformer(nn.Module):
         return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def embed_target(self, ids: Tensor, at: Positions) -> Tensor:
-        """What the decoder reads, by its own positions and norm where it has some.
+        """Return the decoder's input (B, N, C) for ids (B, N).
 
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
         >>> model.embed_target(torch.tensor([[3, 1, 4]]), at=0).shape
@@ -266,7 +266,7 @@ class Transformer(nn.Module):
         return x if self.config.embedding.scale == 1.0 else x * self.config.embedding.scale
 
     def grows(self, length: int, before: int = 0) -> bool:
-        """Do all angles change when a text grows from one length to another? Then nothing that was kept of it holds.
+        """True if rotary angles change when a text grows from one length to another, so that caches become invalid.
 
         >>> Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).grows(1000)
         False
@@ -277,7 +277,7 @@ class Transformer(nn.Module):
         return any(isinstance(part, Rotary) and part.at_length(before) is not part.at_length(length) for part in parts)
 
     def generate(self, prompts: Any, **options: Any) -> list[list[int]]:
-        """The tokens that follow each prompt; the options are those of `qkv.generation.decoding.generate`.
+        """Return the tokens that follow each prompt. Options are those of `qkv.generation.decoding.generate`.
 
         >>> _ = torch.manual_seed(0)
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
@@ -289,7 +289,7 @@ class Transformer(nn.Module):
         return generate(self, prompts, **options)
 
     def new_cache(self, batch: int, capacity: int, *, memory: int = 0, static: bool = False) -> ModelCache:
-        """Room for `capacity` tokens per item, and for `memory` source tokens.
+        """Return a cache for `capacity` tokens per item, and for `memory` source tokens.
 
         >>> cache = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).new_cache(batch=1, capacity=10)
         >>> len(cache.layers), cache.layers[0].k.shape
@@ -308,7 +308,7 @@ class Transformer(nn.Module):
         size = batch * numbers * options["dtype"].itemsize
         states = [block.attention for block in self.decoder if isinstance(block.attention, StateMixer)]
         size += sum(mixer.new_cache(batch, **options | {"device": "meta"}).numbers for mixer in states) * 4
-        need(
+        require(
             size,
             _(
                 "keys and values of {tokens} tokens take {size} and {free} of memory is free: ask for fewer new "
@@ -332,7 +332,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Weights as the families begin: see `Config.init`.
+        """Initialise the weights: see `Config.init`.
 
         >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4, init="zero-out"))
         >>> bool((model.decoder[0].attention.out.weight == 0).all())
@@ -346,7 +346,7 @@ class Transformer(nn.Module):
                         nn.init.xavier_uniform_(parameter)
             nn.init.normal_(self.embedding.weight, std=config.width**-0.5)
             return
-        # Residual branches per block: look, (look at the memory,) (think).
+        # Residual branches per block.
         outputs = 1 + (config.kind == "encoder-decoder") + (config.feed_forward != "none")
         for name, module in self.named_modules():
             if isinstance(module, nn.Embedding):
@@ -363,7 +363,7 @@ class Transformer(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def count(self) -> int:
-        """How many numbers are learned; a tied head counts once.
+        """Return the number of parameters. A tied head counts once.
 
         >>> Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).count()
         26848
@@ -371,7 +371,7 @@ class Transformer(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def describe(self, lang: str | None = None) -> str:
-        """A table of parts, parameters, memory and FLOPs per token.
+        """Return a table of parts, parameters, memory and FLOPs per token.
 
         >>> print(Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4)).describe("en").splitlines()[0])
         decoder, 2 layers, width 32, 4 heads, vocabulary 50
@@ -382,7 +382,7 @@ class Transformer(nn.Module):
 
 
 def key_mask(mask: MaskLike) -> masks.Mask:
-    """Which tokens are real, as a mask over keys."""
+    """Return a mask over keys from a mask of real tokens."""
     if isinstance(mask, Tensor):
         return masks.padding(mask)
     return masks.full() if mask is None else mask

@@ -1,9 +1,8 @@
-"""What words cost, without the logits of all of them at once.
+"""The cross-entropy of words without all logits in memory at once.
 
-A vocabulary is large: the logits of 1,024 tokens of SmolLM2 are 200 MB, and the plain way writes them four times over
-(logits, log-softmax, and the gradients of both). Here a part of the rows is taken at a time. Of each part the gradient is
-known as soon as the loss is, softmax − the word itself, so it is put where the logits were, multiplied into what it is
-wanted for, and the room is taken by the next part.
+The logits of 1,024 tokens of SmolLM2 take 200 MB, and plain cross-entropy writes them four times (logits, log-softmax, and
+the gradients of both). Here rows are processed in chunks. The gradient of a chunk, softmax − one-hot, is known with its
+loss: it overwrites the logits, is multiplied into the gradients of states and weights, and its memory is reused.
 
 B batch, N tokens, R rows of both together, C model width, V vocabulary.
 """
@@ -15,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LOGITS = 1 << 25  # numbers that are there at once, 128 MB: with fewer, adding up the weights' gradient costs more
+LOGITS = 1 << 25  # per chunk, 128 MB; with smaller chunks, adding up the weights' gradient is slower
 
 
 def word_loss(head: nn.Linear, states: Tensor, labels: Tensor) -> Tensor:
-    """The sum of −log p of labels (B, N) by states (B, N, C), but for those that are −100.
+    """Return the sum of −log p of labels (B, N) by states (B, N, C). Labels of −100 don't count.
 
     >>> head, states, labels = nn.Linear(8, 5, bias=False), torch.randn(2, 3, 8), torch.tensor([[1, 4, -100], [0, 0, 2]])
     >>> plain = F.cross_entropy(head(states).flatten(0, 1), labels.flatten(), reduction="sum")
@@ -34,7 +33,7 @@ def word_loss(head: nn.Linear, states: Tensor, labels: Tensor) -> Tensor:
 
 @torch.no_grad()
 def word_costs(head: nn.Linear, rows: Tensor, labels: Tensor) -> Tensor:
-    """−log p (R,) of each of labels (R,) by rows (R, C), 0 for −100, in float64."""
+    """Return −log p (R,) of each label (R,) by rows (R, C) in float64, 0 for −100."""
     if _is_plain_linear(head, rows):
         return torch.cat([costs for _, _, _, costs in _chunks(rows, head.weight, head.bias, labels)])
     size = max(LOGITS // len(head.weight), 1)
@@ -47,7 +46,7 @@ def word_costs(head: nn.Linear, rows: Tensor, labels: Tensor) -> Tensor:
 
 
 def _is_plain_linear(head: nn.Linear, rows: Tensor) -> bool:
-    """Is it a matrix and no more? What is compiled is written by the compiler."""
+    """True if the head is only a matrix and the compiler doesn't optimise it anyway."""
     if type(head) is not nn.Linear or torch.compiler.is_compiling() or torch.is_autocast_enabled(rows.device.type):
         return False
     return head.weight.dtype == rows.dtype in (torch.float32, torch.float64)
@@ -57,7 +56,7 @@ Chunk = tuple[slice, Tensor, Tensor, Tensor]
 
 
 def _chunks(rows: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Iterator[Chunk]:
-    """Some rows at a time: which, the probabilities (r, V) of all words, the words themselves (r, 1), their costs (r,)."""
+    """Yield chunks of rows: their slice, probabilities (r, V), labels (r, 1) and costs (r,)."""
     count = max(len(rows), 1)
     size = -(-count // -(-count * len(weight) // LOGITS))
     buffer = rows.new_empty(size, len(weight))
@@ -71,7 +70,7 @@ def _chunks(rows: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -
         words = words.where(counts, 0)
         label_logits, (top, at) = logits.gather(1, words), logits.max(1, keepdim=True)
         p = torch.softmax(logits, 1, out=logits)
-        # The log of the sum is the largest logit − log p of its word, which is never near 0. Their difference is exact.
+        # logsumexp is the largest logit − log of its probability, which is never near 0, so costs are exact.
         costs = top.double() - p.gather(1, at).double().log() - label_logits.double()
         yield part, p, words, costs.where(counts, 0)[:, 0]
 

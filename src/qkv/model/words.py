@@ -1,4 +1,4 @@
-"""The words that a Config takes for its choices, as types.
+"""The words of Config's choices, as types.
 
 >>> get_args(Norm)
 ('rms', 'rms-centred', 'layer')

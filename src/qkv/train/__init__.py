@@ -1,4 +1,4 @@
-"""Training: what to learn (tasks), how to step (optim), what to keep (checkpoint), and the loop that is a page long.
+"""Training: tasks, optimizers, checkpoints, parallel processes, and a loop that is a page long.
 
 Read in this order: `run`, `settings`, `training_data`, `tasks`, `loop`, `optim`, `checkpoint`, `machine`, `lock`, `reasons`,
 `run_record`, `resume_options`, `fine_tuning`, `parallelize`, `watch`.

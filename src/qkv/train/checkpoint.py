@@ -1,4 +1,4 @@
-"""What a run keeps so that it can go on exactly: weights and momenta, as safetensors. Where they lie: run_folder.py."""
+"""Checkpoints: weights and optimizer state as safetensors, so that a run resumes exactly. run_folder.py has the layout."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ UNREADABLE = _("{file} can't be read: {error}")
 
 
 def save_checkpoint(folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> Path:
-    """Write checkpoints/STEP, then remove all but the last two and the best; gives its path."""
-    with explained(folder, step):
-        part = begin(folder, step)
-        files = {MOMENTA: write_through(part / MOMENTA, save(momenta_of(model, optimizers)))}
-        # The whole model, or the adapters beside one that stays as it is.
+    """Write checkpoints/STEP, remove all but the last two and the best, and return its path."""
+    with checkpoint_cleanup(folder, step):
+        part = begin_checkpoint(folder, step)
+        files = {OPTIMIZER: write_flushed(part / OPTIMIZER, save(momenta_of(model, optimizers)))}
+        # With LoRA only the adapters: the other weights are those of the base.
         if isinstance(model, Transformer) and any(isinstance(layer, LowRank) for layer in model.modules()):
             weights = adapter_files(model)
         else:
             weights = {WEIGHTS: save(weights_of(model))}
-        return finish(part, step, state, weights, files)
+        return finish_checkpoint(part, step, state, weights, files)
 
 
 def load_checkpoint(checkpoint: Path, model: nn.Module, optimizers: Optimizers | None = None) -> State:
-    """Put a checkpoint's weights (and momenta) back in place, bit for bit; gives its state."""
+    """Load a checkpoint's weights (and momenta) bit for bit, and return its state."""
     if problem := check(checkpoint):
         raise problem
     if is_adapter(checkpoint):
@@ -62,7 +62,7 @@ def load_checkpoint(checkpoint: Path, model: nn.Module, optimizers: Optimizers |
     else:
         load_weights(checkpoint / WEIGHTS, model)
     if optimizers is not None:
-        if shard_files(checkpoint, read_state(checkpoint)):  # many processes wrote it, each its slices
+        if shard_files(checkpoint, read_state(checkpoint)):  # written by FSDP
             load_shards(checkpoint, model, optimizers, together=False)
         else:
             _restore_momenta(checkpoint, model, optimizers)
@@ -70,29 +70,29 @@ def load_checkpoint(checkpoint: Path, model: nn.Module, optimizers: Optimizers |
 
 
 def save_shards(folder: Path, model: nn.Module, optimizers: Optimizers) -> None:
-    """Every process writes the slices of weights and momenta that it holds, as safetensors (DCP)."""
+    """Write the slices of weights and momenta that this process holds, as safetensors (DCP)."""
     import torch.distributed.checkpoint as dcp
 
     tensors = {**weights_of(model), **momenta_of(model, optimizers)}
     try:
-        # DCP's own format keeps pickles, and nothing is unpickled here: hence its writer of safetensors.
+        # Safetensors, because DCP's own format contains pickles.
         dcp.save(tensors, storage_writer=dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True))
     except dcp.CheckpointException as error:  # raised in all processes, whichever of them failed
         raise next(iter(error.failures.values()))[0] from error
 
 
 def load_shards(checkpoint: Path, model: nn.Module, optimizers: Optimizers, together: bool) -> None:
-    """Read weights and momenta, in slices or not, into a model that is cut in slices or not: DCP finds what goes where.
+    """Load weights and momenta into a model. Either side may be sharded: DCP maps the slices.
 
-    Only files that state.json lists are read. `together`: all processes of the world call it, each for its slices;
-    else each reads everything by itself.
+    Reads only files that state.json lists. With `together`, all processes of the world call it and each loads its
+    slices; otherwise each process loads everything.
     """
     import torch.distributed.checkpoint as dcp
 
-    files = shard_files(checkpoint, read_state(checkpoint)) or [checkpoint / WEIGHTS, checkpoint / MOMENTA]
+    files = shard_files(checkpoint, read_state(checkpoint)) or [checkpoint / WEIGHTS, checkpoint / OPTIMIZER]
     shapes = _full_shapes(checkpoint, files)
     named, owner = _owners(model, optimizers)
-    refuse_others(checkpoint, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
+    refuse_other_weights(checkpoint, {name: shape for name, shape in shapes.items() if ":" not in name}, model)
     _check_momenta(checkpoint, {key: shape for key, shape in shapes.items() if ":" in key}, named, owner)
     reader = dcp.HuggingFaceStorageReader(str(files[0].parent))
     reader.fs.ls = lambda path: list(map(str, files))  # type: ignore[method-assign]
@@ -103,7 +103,7 @@ def load_shards(checkpoint: Path, model: nn.Module, optimizers: Optimizers, toge
         name, separator, kind = key.rpartition(":")
         if separator and isinstance(entry, dcp.metadata.TensorStorageMetadata):
             p = named[name]
-            is_whole = entry.size != p.shape  # a count of steps is not cut
+            is_whole = entry.size != p.shape  # the step count is not sharded
             momentum = (
                 torch.zeros(entry.size, dtype=entry.properties.dtype, device=p.device)
                 if is_whole
@@ -111,7 +111,7 @@ def load_shards(checkpoint: Path, model: nn.Module, optimizers: Optimizers, toge
             )
             targets[key] = owner[id(p)].state[p][kind] = momentum.detach()
     try:
-        with warnings.catch_warnings():  # it warns of being alone
+        with warnings.catch_warnings():  # DCP warns that no process group exists
             warnings.simplefilter("ignore")
             dcp.load(targets, storage_reader=reader, no_dist=not together)
     except dcp.CheckpointException as error:
@@ -120,8 +120,8 @@ def load_shards(checkpoint: Path, model: nn.Module, optimizers: Optimizers, toge
 
 
 def _full_shapes(checkpoint: Path, files: list[Path]) -> dict[str, Shape]:
-    """Return the shape of every tensor whose slices are in these files; the slices must make it up exactly."""
-    slices: dict[str, list[tuple[Shape, Shape]]] = {}  # name -> where each begins, and its shape
+    """Return the shape of every tensor in these files. Refuse slices that leave a gap or overlap."""
+    slices: dict[str, list[tuple[Shape, Shape]]] = {}  # name → start and shape of each slice
     for file in files:
         with reading(file, UNREADABLE), safe_open(file, framework="pt") as opened:
             table = json.loads((opened.metadata() or {}).get("DCP_SHARDING_INFO", "null"))
@@ -145,8 +145,8 @@ def _full_shapes(checkpoint: Path, files: list[Path]) -> dict[str, Shape]:
 
 
 def _join_slices(all_slices: list[tuple[Shape, Shape]]) -> Shape | None:
-    """Return the shape that slices along the first dimension make up, None if they leave a gap or overlap."""
-    slices = sorted(part for part in all_slices if math.prod(part[1])) or all_slices[:1]  # a process may hold no row
+    """Return the shape of joined slices along the first dimension, None if they leave a gap or overlap."""
+    slices = sorted(part for part in all_slices if math.prod(part[1])) or all_slices[:1]  # a process may hold no rows
     rest = slices[0][1][1:]
     if not slices[0][1]:  # a single number
         return () if len(slices) == 1 else None
@@ -159,7 +159,7 @@ def _join_slices(all_slices: list[tuple[Shape, Shape]]) -> Shape | None:
 
 
 def momenta_of(model: nn.Module, optimizers: Optimizers) -> dict[str, Tensor]:
-    """The optimizers' tensors as `parameter:what`."""
+    """Return the optimizers' state tensors as `parameter:kind`, such as `head.weight:exp_avg`."""
     names = {id(p): name for name, p in model.named_parameters()}
     momenta = {}
     for optimizer in optimizers:
@@ -171,7 +171,7 @@ def momenta_of(model: nn.Module, optimizers: Optimizers) -> dict[str, Tensor]:
 
 def _restore_momenta(checkpoint: Path, model: nn.Module, optimizers: Optimizers) -> None:
     named, owner = _owners(model, optimizers)
-    momenta = read_tensors(checkpoint / MOMENTA)
+    momenta = read_tensors(checkpoint / OPTIMIZER)
     _check_momenta(checkpoint, {key: tuple(value.shape) for key, value in momenta.items()}, named, owner)
     for key, value in momenta.items():
         name, _, kind = key.rpartition(":")
@@ -185,13 +185,13 @@ def _check_momenta(
     named: Mapping[str, nn.Parameter],
     owner: Mapping[int, torch.optim.Optimizer],
 ) -> None:
-    """Refuse momenta that these optimizers don't have; a parameter has all that its optimizer keeps, or none."""
+    """Refuse momenta that these optimizers don't have. A parameter has all state of its optimizer, or none."""
     kinds: dict[str, set[str]] = {}
     for key, shape in shapes.items():
         name, _, kind = key.rpartition(":")
         kinds.setdefault(name, set()).add(kind)
         parameter = named.get(name)
-        # A count of steps has no shape.
+        # The step count is a scalar.
         if id(parameter) not in owner or shape != (() if kind == "step" else tuple(named[name].shape)):
             raise _optimizer_error(checkpoint)
     for name, names in kinds.items():
@@ -210,6 +210,6 @@ def _optimizer_error(checkpoint: Path) -> Problem:
 def _owners(
     model: nn.Module, optimizers: Optimizers
 ) -> tuple[dict[str, nn.Parameter], dict[int, torch.optim.Optimizer]]:
-    """Parameters by name, and by id the optimizer that moves each."""
+    """Return the parameters by name, and the optimizer of each parameter by its id."""
     owner = {id(p): o for o in optimizers for group in o.param_groups for p in group["params"]}
     return dict(model.named_parameters()), owner

@@ -1,8 +1,7 @@
-"""Going on from weights that were learned already: which model that is, and settings that suit real weights and few data.
+"""Fine-tuning: open a base model, and choose settings that suit learned weights and few data.
 
-A model that was taught for months is moved gently: a small learning rate, a few passes over the text, and an end as soon as
-a part of the text that it doesn't learn from is no longer said better. Its tokenizer is kept: other tokens would mean nothing
-to it. Everything chosen here gives way to what is asked for.
+A pretrained model is changed gently: a low learning rate, a few passes over the text, and early stopping when the
+validation loss no longer falls. Its tokenizer is kept. Explicit settings override everything chosen here.
 """
 
 from __future__ import annotations
@@ -28,31 +27,35 @@ from .training_data import Progress, count_rows, prepare_data
 if TYPE_CHECKING:
     from .run import StartOptions
 
-SHORTEST_RUN = 20  # steps: fewer would hardly move anything
-PASSES, EVALUATIONS, PATIENCE = 3, 10, 3  # over the data; evaluations of a run, and how many may bring nothing
+SHORTEST_RUN = 20  # steps
+PASSES, EVALUATIONS, PATIENCE = (
+    3,
+    10,
+    3,
+)  # passes over the data; evaluations per run, and how many in a row without progress end it
 RATES: dict[TaskName, float] = {"lm": 5e-5, "mlm": 5e-5, "translate": 3e-5, "classify": 1e-4}
-LORA_RATE = 10  # times the rate, where thin matrices learn that begin at nothing
+LORA_RATE = 10  # × the rate for LoRA, whose matrices start at 0
 BATCHES: dict[TaskName, int] = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
 
 
 @dataclass(frozen=True)
 class Base:
-    """A model to go on from; `place` finds it again."""
+    """A model to fine-tune; `source` is what opens it again."""
 
     source: str
     model: Transformer
     tokenizer: text.Tokenizer
 
     def record(self) -> BaseRecord:
-        """What a run's config.json says of it."""
+        """Return the base as a run's config.json stores it."""
         return {"place": self.source, "sha256": fingerprint(self.model)}
 
 
 def open_base(name: str, task: TaskName) -> Base:
-    """The model that a name, a folder, a .gguf file or a run means, if it can learn this task."""
+    """Open the model of a name, a folder, a .gguf file or a run. Refuse one that can't learn this task."""
     model, tokenizer = load(name)
     if tokenizer is None:
-        text.load(name)  # says what is missing
+        text.load(name)  # raises an error that names what is missing
         raise AssertionError
     kind, needed = model.config.kind, FINE_TUNED[task]
     if kind != needed:
@@ -69,7 +72,7 @@ def open_base(name: str, task: TaskName) -> Base:
 
 
 class FineTuning(NamedTuple):
-    """What a run that goes on from a model trains, how, from which data, and from which weights."""
+    """The model, settings, data and base weights of a fine-tuning run."""
 
     config: Config
     settings: Settings
@@ -80,12 +83,12 @@ class FineTuning(NamedTuple):
 def prepare_fine_tuning(
     folder: Path, options: StartOptions, world: World, progress: Progress | None, why: list[Reason]
 ) -> FineTuning:
-    """Put the data and the base's tokenizer into the folder and choose settings that suit both; `why` gets the reasons."""
+    """Write the data and the base's tokenizer into the folder, choose settings, and append the reasons to `why`."""
     assert options.base is not None
     changes = run_changes(options.changes)
     base = open_base(options.base, options.task)
     config = base.model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
-    Settings(**changes)  # refuses what can't be before the text is read
+    Settings(**changes)  # refuse wrong settings before the text is read
     numbers = {"base": options.base, "parameters": f"{base.model.count():,}", "vocab": config.vocab}
     rank = changes.get("lora")
     why.append(("why.base", numbers) if rank is None else ("why.lora", {**numbers, "rank": rank}))
@@ -106,7 +109,7 @@ def prepare_fine_tuning(
 
 
 def run_changes(changes: Changes) -> Changes:
-    """What is asked for, of a run that goes on from a model: `context` is how long its rows are, the model stays as it is."""
+    """Return changes for a fine-tuning run: `context` is its row length, and changes of the model are refused."""
     changes = {"row" if name == "context" else name: value for name, value in canonical_names(changes).items()}
     of_run = {field.name for field in fields(Settings)} | {"dropout"}
     if fixed := [name for name in changes if name not in of_run]:
@@ -119,13 +122,13 @@ def run_changes(changes: Changes) -> Changes:
 
 
 def gentle_settings(task: TaskName, rows: int, validation_rows: int, changes: Changes, processes: int = 1) -> Settings:
-    """Settings for so many rows to learn from and `held` to test with; what is asked for goes before them.
+    """Return settings for this number of training and validation rows. `changes` override them.
 
     >>> s = gentle_settings("lm", rows=400, validation_rows=40, changes={})
     >>> s.steps, s.batch, s.lr, s.eval_every, s.eval_batches, s.patience
     (150, 8, 5e-05, 15, 5, 3)
     """
-    requested = Settings(**{"batch": BATCHES[task], **changes})  # refuses what can't be
+    requested = Settings(**{"batch": BATCHES[task], **changes})  # refuses wrong values
     batch = requested.batch
     factor = LORA_RATE if requested.lora is not None else 1
     if "batch" not in changes and rows < batch:
@@ -147,7 +150,7 @@ def gentle_settings(task: TaskName, rows: int, validation_rows: int, changes: Ch
 
 
 def settings_reason(settings: Settings, rows: int, changes: Changes) -> Reason:
-    """What was chosen and why, in a line."""
+    """Return the reason for the settings, with their numbers."""
     numbers = dict(lr=settings.lr, steps=settings.steps, batch=settings.batch, patience=setting_text(settings.patience))
     if changes.keys() & {"lr", "steps", "batch", "patience", "optimizer"}:
         return "why.own", numbers

@@ -22,7 +22,7 @@ from ..disk.run_folder import LOCK
 from ..i18n import Notice, Problem, _
 from .parallelize import World
 
-# What a file system answers that has no locks, such as some network file systems.
+# Errors of file systems without locks, such as some network file systems.
 UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
 
 
@@ -65,7 +65,7 @@ class RunLock:
         self.release()
 
 
-# Locks that this process holds, by folder: the system would refuse a second one to the same process too.
+# Locks of this process by folder: the system would refuse a second lock to the same process too.
 _locks: weakref.WeakValueDictionary[Path, RunLock] = weakref.WeakValueDictionary()
 
 
@@ -83,7 +83,7 @@ def lock_run(folder: Path) -> RunLock:
 
 
 def lock_first(folder: Path, world: World) -> RunLock | None:
-    """Lock a run folder in the first process of a world; the others get None, and all get the same Problem."""
+    """Lock a run folder in the first process of a world, and return None in the others. A Problem is raised in all."""
     locks: list[RunLock] = []
     world.once(lambda: locks.append(lock_run(folder)))
     return locks[0] if locks else None
@@ -112,10 +112,10 @@ def _acquire(folder: Path) -> BinaryIO:
                 ),
                 stacklevel=2,
             )
-        # Whoever held the lock before may have removed the file between our open and our lock.
+        # The previous owner may have removed the file between our open and our lock.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                with suppress(OSError):  # on a full disk the lock holds without its owner's name
+                with suppress(OSError):  # on a full disk the lock works without its owner's name
                     file.truncate(0)
                     file.write(f"{os.getpid()} {socket.gethostname()}\n".encode("ascii", "replace"))
                 return file
@@ -126,7 +126,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _lock(file: BinaryIO) -> None:
-        file.seek(1 << 30)  # a locked byte can't be read, so not one of those that say who holds it
+        file.seek(1 << 30)  # a locked byte can't be read: lock one beyond the owner's name
         try:
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         finally:
@@ -135,14 +135,14 @@ else:
     import fcntl
 
     def _lock(file: BinaryIO) -> None:
-        # Not lockf: that lock is lost as soon as this process closes the file anywhere, as copying the folder does.
+        # Not lockf: that lock is lost when this process closes any handle of the file, as copying the folder does.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _free(file: BinaryIO, path: Path, owner: int) -> None:
     """Remove the lock file and release the lock; a forked child only closes its copy."""
     if os.getpid() == owner:
-        with suppress(OSError):  # Windows removes no open file
+        with suppress(OSError):  # Windows can't remove an open file
             path.unlink()
     file.close()
     if os.getpid() == owner and sys.platform == "win32":

@@ -1,7 +1,7 @@
 """The training loop: one page that could be copied out.
 
-Every step is a pure function of the weights, the momenta and (seed, step): batches are drawn from the step's number and
-so is dropout. That is why a run that was stopped goes on bit for bit.
+Every step is a pure function of the weights, the momenta and (seed, step): batches and dropout are drawn from the step's
+number. That is why a stopped run resumes bit for bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Metrics(TypedDict, total=False):
-    """A line of metrics.jsonl: a step, or an evaluation before the first one."""
+    """A line of metrics.jsonl: a step, or an evaluation before the first step."""
 
     step: int
     loss: float
@@ -49,7 +49,7 @@ BEGINNING: State = {"step": 0, "best_loss": None, "best_step": None, "seconds": 
 
 
 class Stopped(Exception):
-    """Somebody asked the run to stop; everything up to `step` is on the disk."""
+    """A signal stopped the run. Everything up to `step` is saved."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step)
@@ -72,9 +72,9 @@ def train(
     evaluate_first: bool = False,
     report: Report = lambda line: None,
 ) -> State:
-    """Train from `state` (a checkpoint's, or the beginning) to the last step; gives the final state.
+    """Train from `state` (a checkpoint's, or the beginning) to the last step, and return the final state.
 
-    `measured`: the model is worth something as it comes, so it is evaluated, looked at and kept before the first step too.
+    `evaluate_first`: also evaluate, sample and save before the first step, for weights that were learned before.
     """
     world = world or World()
     world.check(settings)
@@ -146,7 +146,7 @@ def update_weights(
     step: int,
     world: World,
 ) -> tuple[float, int]:
-    """One update; gives the mean loss over the whole batch and how many tokens it had."""
+    """Take one optimizer step. Return the mean loss over the whole batch and its number of tokens."""
     set_rate(optimizers, settings.rate(step))
     loss, tokens = gradients(forward, task, settings, step, world)
     if settings.clip:
@@ -158,7 +158,7 @@ def update_weights(
 
 
 def gradients(forward: Forward, task: Task, settings: Settings, step: int, world: World) -> tuple[float, int]:
-    """The gradients of one step, in `.grad`; gives the mean loss over the whole batch and how many tokens it had."""
+    """Compute the gradients of one step in `.grad`. Return the mean loss over the whole batch and its number of tokens."""
     torch.manual_seed((settings.seed << 32) + step * 1024 + world.rank)  # dropout is a function of (seed, step) too
     batch = world.own_rows(task.batch(settings.seed, step, settings.batch))
     pieces = [tuple(part.chunk(settings.accumulate)[i] for part in batch) for i in range(settings.accumulate)]
@@ -169,7 +169,7 @@ def gradients(forward: Forward, task: Task, settings: Settings, step: int, world
     for number, piece in enumerate(pieces):
         with world.gradient_sync(forward, last=number == len(pieces) - 1), precision(settings.dtype, world.device):
             loss, _ = task.loss(forward, piece)
-            # DDP and FSDP take the mean over processes: times their number, it is the sum, divided by all tokens.
+            # DDP and FSDP average over processes: × world.size makes it a sum, which is divided by all tokens.
             (loss * world.size / count).backward()
         total = total + loss.detach()
     return (world.total(total) / count).item(), int(sum(part.numel() for part in batch[:1])) * world.size
@@ -177,7 +177,7 @@ def gradients(forward: Forward, task: Task, settings: Settings, step: int, world
 
 @torch.no_grad()
 def evaluate(forward: Forward, model: Transformer, task: Task, settings: Settings, world: World | None = None) -> float:
-    """The mean loss over the task's fixed validation batches."""
+    """Return the mean loss over the task's fixed validation batches."""
     world = world or World()
     model.eval()
     total, count = torch.zeros((), device=world.device), torch.zeros((), device=world.device)
@@ -190,12 +190,12 @@ def evaluate(forward: Forward, model: Transformer, task: Task, settings: Setting
 
 
 def precision(dtype: DtypeName, device: torch.device) -> torch.autocast:
-    """Where matrix products run: in the weights' own dtype, or in bfloat16 by autocast."""
+    """Return an autocast context: bfloat16 for matrix products, or disabled."""
     return torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16")
 
 
 class Speed:
-    """Tokens per second over the last steps, without the time that evaluating and saving took."""
+    """Tokens per second over the last 20 steps, without the time of evaluating and saving."""
 
     def __init__(self) -> None:
         self.recent: list[tuple[int, float]] = []
@@ -212,7 +212,7 @@ class Speed:
 
 @contextmanager
 def _refuse_nan(run: Path, step: int, settings: Settings) -> Iterator[None]:
-    """Attention meets NaN before the loss does: say what it means for the run."""
+    """Turn NaN in attention, which appears before the loss is NaN, into an error about the run."""
     try:
         yield
     except NotFinite as problem:
@@ -234,7 +234,7 @@ def _divergence(run: Path, step: int, loss: float, settings: Settings) -> Proble
 
 
 def _record_sample(run: Path, model: Transformer, task: Task, watch: Watch | None, step: int) -> None:
-    """Keep a sample of what the model can do, and where it looks."""
+    """Append a sample of the model's output, and record the attention of the watched sentence."""
     model.eval()
     with (run / SAMPLES).open("a", encoding="utf-8") as file:
         file.write(f"--- step {step}\n{task.sample(model)}\n\n")
@@ -244,7 +244,7 @@ def _record_sample(run: Path, model: Transformer, task: Task, watch: Watch | Non
 
 
 def trim_metrics(file: Path, step: int) -> None:
-    """Drop damaged lines of metrics.jsonl, and those from beyond the step that a resumed run starts at."""
+    """Drop damaged lines of metrics.jsonl and those after the step that a resumed run starts at."""
     if file.exists():
         good_lines = "".join(line + "\n" for at, line in read_metrics(file) if at <= step).encode()
         if good_lines != file.read_bytes():
@@ -254,7 +254,7 @@ def trim_metrics(file: Path, step: int) -> None:
 
 @contextmanager
 def _metrics_log(file: Path, first: bool, report: Report) -> Iterator[Report]:
-    """Append to metrics.jsonl and report, in the first process."""
+    """Yield a function that appends to metrics.jsonl and reports, in the first process."""
     if not first:
         yield lambda line: None
         return
@@ -269,11 +269,11 @@ def _metrics_log(file: Path, first: bool, report: Report) -> Iterator[Report]:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM wait for the step to end; a second Ctrl-C stops at once."""
+    """Yield a function that is true after Ctrl-C or SIGTERM. A second Ctrl-C interrupts at once."""
     signals: list[float] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        # torchrun passes a Ctrl-C on to processes that the terminal has told already: that is not a second one.
+        # torchrun forwards a Ctrl-C that the process already got from the terminal: that is not a second one.
         if signals and time.monotonic() - signals[0] > 1:
             raise KeyboardInterrupt
         signals.append(time.monotonic())
@@ -282,7 +282,7 @@ def _stop_signals() -> Iterator[Callable[[], bool]]:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             before[number] = signal.signal(number, on_signal)
-    except ValueError:  # not in the main thread: then nobody can press Ctrl-C here either
+    except ValueError:  # not in the main thread, which alone gets signals
         pass
     try:
         yield lambda: bool(signals)

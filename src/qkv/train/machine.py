@@ -19,9 +19,9 @@ from .parallelize import World
 from .reasons import Reason
 from .settings import Settings
 
-# Parameters × tokens of a step, from which on a second thread pays. By the CPU time of the thread that leads (2 cores), a step
-# of 16 million took 1.12 times as long with two threads, one of 114 million 0.82 times, to which the time comes that it takes
-# to wake the other; and where another process has a core, two lose everywhere. `python -m benchmarks.busy threads` measures.
+# Parameters × tokens of a step, above which a second thread pays. CPU time of the main thread on 2 cores: a step of 16
+# million took 1.12 times as long with two threads, a step of 114 million 0.82 times, plus the time to wake the second thread.
+# If another process uses a core, two threads are slower at every size. `python -m benchmarks.busy threads` measures it.
 SMALL = 100_000_000
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -42,7 +42,7 @@ def check_machine(settings: Settings) -> None:
             "compile is true, and there is no C++ compiler here: install g++ or clang++ (CXX names another), or "
             "leave compile=false, which trains the same"
         )
-    # Some CPUs say they can do bfloat16 and then kill the process: try it in another process first.
+    # Some CPUs claim bfloat16 and then kill the process: try it in another process first.
     trial = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
     if settings.dtype == "bfloat16" and subprocess.run([sys.executable, "-c", trial], capture_output=True).returncode:
         raise Problem(
@@ -56,7 +56,7 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
     size = 8 if settings.dtype == "float64" else 4
     try:
         count = empty_model(config).count()
-    except RuntimeError as error:  # sizes beyond what 64 bits count
+    except RuntimeError as error:  # sizes that overflow 64 bits
         raise explain(error) or error from None
     moments = 1 if settings.optimizer == "muon" else 2
     require(
@@ -69,7 +69,7 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
         weights=f"{count:,}",
     )
     rows = -(-settings.batch // settings.accumulate // world.size)
-    # Sentences may be short, rows of a text are full.
+    # Sentences may be short: count 2 tokens. Rows of a text are full.
     tokens = 2 if config.kind == "encoder-decoder" else settings.row or config.context
     size = 2 if settings.dtype == "bfloat16" else size
     token = 16 + size * (2 * config.vocab + sum(config.layers) * (4 * config.width + 2 * config.hidden_width))
@@ -86,7 +86,7 @@ def check_memory(config: Config, settings: Settings, world: World) -> None:
 
 
 def device_reasons(settings: Settings, threads: int | None) -> list[Reason]:
-    """Say which device and dtype a run uses, and whether it is compiled, with the reason of each."""
+    """Return the reasons for a run's device, dtype and compilation."""
     if torch.cuda.is_available():
         device: Reason = ("why.gpu", {"name": torch.cuda.get_device_name()})
     else:
@@ -95,7 +95,7 @@ def device_reasons(settings: Settings, threads: int | None) -> list[Reason]:
 
 
 def threads_for(parameters: int, tokens: int) -> int | None:
-    """1 for a small model; None for a larger one, or where the environment says how many there shall be."""
+    """Return 1 for a small model; None for a larger one, or if the environment sets the number of threads."""
     if (
         any(name in os.environ for name in THREAD_VARIABLES)
         or torch.cuda.is_available()
@@ -107,7 +107,7 @@ def threads_for(parameters: int, tokens: int) -> int | None:
 
 @contextmanager
 def threads(number: int | None) -> Iterator[None]:
-    """Compute with so many threads inside; None, or what the environment says, leaves it as it is."""
+    """Compute with this many threads in the block. None, or a number in the environment, changes nothing."""
     before = torch.get_num_threads()
     if number is None or any(name in os.environ for name in THREAD_VARIABLES):
         yield

@@ -1,8 +1,8 @@
-"""How weights move: AdamW, and Muon for matrices.
+"""Optimizers: AdamW, and Muon for matrices.
 
-Muon turns each matrix's momentum into the nearest matrix whose directions all have the same strength, so that rare
-directions learn as fast as common ones. The five Newton–Schulz steps that do so run in float32 on all matrices of one
-shape at once: bfloat16, as usual elsewhere, is slow or missing on CPUs.
+Muon replaces the momentum of each matrix by the nearest orthogonal matrix, so that rare directions learn as fast as
+common ones. Its five Newton–Schulz steps run in float32 on all matrices of one shape at once: bfloat16, as usual
+elsewhere, is slow or missing on CPUs.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ A, B, C = 3.4445, -4.7750, 2.0315
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """Matrices (K, R, C) with their singular values brought close to 1, each by itself.
+    """Return matrices (K, R, C) with the singular values of each brought close to 1.
 
     >>> close = orthogonalise(torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0)))
     >>> bool(((torch.linalg.svdvals(close) - 1).abs() < 0.35).all())
@@ -34,7 +34,7 @@ def orthogonalise(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, orthogonalised: for the matrices of the blocks."""
+    """Orthogonalised momentum, for the matrices of the blocks."""
 
     def __init__(
         self, matrices: Iterable[nn.Parameter], lr: float = 0.02, momentum: float = 0.95, weight_decay: float = 0.0
@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """One step of every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         for group in self.param_groups:
             shapes: dict[torch.Size, list[nn.Parameter]] = {}
             for matrix in group["params"]:
@@ -57,23 +57,23 @@ class Muon(torch.optim.Optimizer):
                 updates = _whole(orthogonalise, torch.stack(list(nesterov)))
                 if group["weight_decay"]:
                     torch._foreach_mul_(list[Tensor](matrices), 1 - group["lr"] * group["weight_decay"])
-                # A tall matrix has room for more change before its outputs move as much.
+                # A tall matrix can change more before its outputs change as much.
                 scale = max(1.0, shape[0] / shape[1]) ** 0.5
                 torch._foreach_add_(list[Tensor](matrices), list(updates.unbind()), alpha=-group["lr"] * scale)
 
 
 def _whole(work: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """work(x); where processes hold slices of x (FSDP), each puts x together, works, and keeps its own slice."""
+    """Return work(x). If x is sharded (FSDP), each process gathers x, computes, and keeps its own slice."""
     if not hasattr(x, "full_tensor"):
         return work(x)
     from torch.distributed.tensor import distribute_tensor
 
-    # No source: all have computed the same, nothing needs to be sent.
+    # No source rank: all have computed the same, nothing needs to be sent.
     return distribute_tensor(work(x.full_tensor()), x.device_mesh, x.placements, src_data_rank=None)  # type: ignore[attr-defined]
 
 
 def make_optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Optimizer]:
-    """The optimizers of a run; each group remembers its full rate as `full`, for the schedule."""
+    """Return the optimizers of a run. Each group stores its full learning rate as `full`, for the schedule."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
 
     def adamw(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
@@ -104,7 +104,7 @@ def make_optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Op
 
 
 def descend(optimizers: Iterable[torch.optim.Optimizer], loss: Tensor, clipped: nn.Module | None = None) -> None:
-    """Take one step down the gradient of a loss, of norm 1 at most where a model is to be clipped, and clear it."""
+    """Take one optimizer step for a loss and clear the gradients, which are clipped to norm 1 if `clipped` is a model."""
     loss.backward()
     if clipped is not None:
         nn.utils.clip_grad_norm_(clipped.parameters(), 1.0)
@@ -114,7 +114,7 @@ def descend(optimizers: Iterable[torch.optim.Optimizer], loss: Tensor, clipped: 
 
 
 def set_rate(optimizers: list[torch.optim.Optimizer], share: float) -> None:
-    """Every group at this share of its full learning rate."""
+    """Set every group to this share of its full learning rate."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["full"] * share

@@ -1,8 +1,8 @@
-"""One process or many: what a run needs to know of its world. The model never knows.
+"""Parallel training: one process, DDP or FSDP2. The model doesn't know which.
 
-Started by `torchrun`, processes share each batch: every one takes its rows, and gradients meet before the step. With
-DDP each keeps the whole model; with FSDP each keeps a slice of every weight and of its momenta, and blocks are put
-together just before they are used. The engine is PyTorch's own.
+Processes started by `torchrun` share each batch: each computes its rows, and gradients are averaged before the step.
+With DDP each process holds the whole model. With FSDP each holds a slice of every weight and of its momenta, and blocks
+are gathered just before they are used. Both are PyTorch's own.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ T = TypeVar("T")
 
 
 class World:
-    """A single process: everything is its own."""
+    """A single process, and the interface of all worlds."""
 
     kind, rank, size = "one", 0, 1
-    needs_rehearsal = False  # is there a backward pass before the first step, whose gradients are thrown away?
+    needs_rehearsal = False  # True if a backward pass, whose gradients are discarded, must come before the first step
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = torch.device(device)
 
     @property
     def first(self) -> bool:
-        """Is this the process that writes files and speaks?"""
+        """True in the process that writes files and prints."""
         return self.rank == 0
 
     def once(self, work: Callable[[], T]) -> T:
-        """Let the first process do it; all get what it gives, or the error it meets."""
+        """Run `work` in the first process; all return its result or raise its error."""
         return work()
 
     def check(self, settings: Settings) -> None:
@@ -87,35 +87,35 @@ class World:
             )
 
     def prepare(self, model: Transformer) -> Transformer:
-        """The model as its optimizers see it (cut into shards, where it is)."""
+        """Return the model as its optimizers see it, sharded with FSDP."""
         return model
 
     def wrap(self, model: Any) -> Any:
-        """The model as it is called."""
+        """Return the model to call in training."""
         return model
 
     def full_model(self, model: Transformer) -> Any:
-        """The model in one piece, to look at: on the first process only."""
+        """Return the unsharded model on the first process, for samples."""
         return model
 
     def own_rows(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The rows of a batch that are this process's, on its device."""
+        """Return this process's rows of a batch, on its device."""
         return tuple(part[self.rank :: self.size].to(self.device, non_blocking=True) for part in batch)
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over processes."""
+        """Return the sum over processes."""
         return value
 
     def agree(self, flag: bool) -> bool:
-        """True everywhere if it is True anywhere."""
+        """Return True in all processes if `flag` is True in any."""
         return flag
 
     def gradient_sync(self, forward: Any, last: bool) -> Any:
-        """While accumulating, gradients meet only after the last piece."""
+        """Return a context that averages gradients over processes only for the last piece of a batch."""
         return nullcontext()
 
     def clip(self, model: nn.Module, limit: float) -> None:
-        """Shrink all gradients together to a norm of at most `limit`."""
+        """Clip the norm of all gradients together to `limit`."""
         nn.utils.clip_grad_norm_(model.parameters(), limit)
 
     def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
@@ -123,16 +123,16 @@ class World:
         self.once(partial(save_checkpoint, folder, step, model, optimizers, {**state, **self.record}))
 
     def load(self, checkpoint: Path, model: nn.Module, optimizers: Optimizers) -> State:
-        """Read one back, whichever kind of world wrote it; gives its state."""
+        """Load a checkpoint that any kind of world wrote, and return its state."""
         return load_checkpoint(checkpoint, model, optimizers)
 
     @property
     def record(self) -> WorldRecord:
-        """What a checkpoint's state.json says of the world that wrote it."""
+        """The world that wrote a checkpoint, for its state.json."""
         return {"parallel": self.kind, "processes": self.size}
 
     def difference(self, state: State) -> dict[str, str | Message] | None:
-        """How this world differs from the one that wrote a checkpoint: then a run goes on to rounding, not to the bit."""
+        """Return how this world differs from the one that wrote a checkpoint. A resumed run is then equal up to rounding."""
         was: WorldRecord = {"parallel": state.get("parallel", "one"), "processes": state.get("processes", 1)}
         if was == self.record:
             return None
@@ -140,11 +140,11 @@ class World:
 
 
 class Ddp(World):
-    """Many processes, each with the whole model."""
+    """Several processes, each with the whole model."""
 
     kind = "ddp"
-    # DDP packs gradients anew after its first backward pass, which changes the order in which three or more processes
-    # add them: without a rehearsal, the first step after a resume would not be bit for bit the step it stands for.
+    # DDP rebuilds its gradient buckets after the first backward pass, which changes the order in which three or more
+    # processes add them. Without a rehearsal, the first step after a resume would differ in its last bits.
     needs_rehearsal = True
 
     def __init__(self, device: str) -> None:
@@ -152,7 +152,6 @@ class Ddp(World):
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
 
     def once(self, work: Callable[[], T]) -> T:
-        """Let the first process do it; all get what it gives, or the error it meets."""
         outcome: list[Any] = [None, None]
         if self.first:
             try:
@@ -165,36 +164,31 @@ class Ddp(World):
         return outcome[0]
 
     def wrap(self, model: Any) -> Any:
-        """The model as it is called."""
         index = self.device.index
         return nn.parallel.DistributedDataParallel(model, device_ids=None if index is None else [index])
 
     def full_model(self, model: Transformer) -> Any:
-        """The model in one piece, to look at: on the first process only."""
         return model if self.first else None
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum over processes."""
         value = value.clone()
         dist.all_reduce(value)
         return value
 
     def agree(self, flag: bool) -> bool:
-        """True everywhere if it is True anywhere."""
         return bool(self.total(torch.tensor(float(flag), device=self.device)))
 
     def gradient_sync(self, forward: Any, last: bool) -> Any:
-        """While accumulating, gradients meet only after the last piece."""
         return nullcontext() if last else forward.no_sync()
 
 
 class Fsdp(Ddp):
-    """Many processes, each with a slice of every weight (FSDP2); checkpoints are written in slices too (DCP)."""
+    """Several processes, each with a slice of every weight (FSDP2) and of the checkpoint (DCP)."""
 
     kind, needs_rehearsal = "fsdp", False
 
     def prepare(self, model: Transformer) -> Transformer:
-        """The model as its optimizers see it: every weight a DTensor of which this process holds some rows."""
+        """Return the model with every weight a DTensor, of which this process holds some rows."""
         if any(isinstance(part, LowRank) for part in model.modules()):
             raise Problem(
                 "--lora keeps most weights as they are, which fsdp would cut up: share the work with --parallel ddp"
@@ -204,7 +198,7 @@ class Fsdp(Ddp):
 
         mesh = init_device_mesh(self.device.type, (self.size,))
         for part in model.modules():
-            if isinstance(part, Relative):  # belongs to all blocks of a side, and is asked by `bias`, not called
+            if isinstance(part, Relative):  # shared by all blocks of a side, which call `bias`, not `forward`
                 fully_shard(part, mesh=mesh)
                 register_fsdp_forward_method(part, "bias")
         for part in model.modules():
@@ -213,11 +207,10 @@ class Fsdp(Ddp):
         return fully_shard(model, mesh=mesh)  # type: ignore[return-value]
 
     def wrap(self, model: Any) -> Any:
-        """The model as it is called."""
         return model
 
     def full_model(self, model: Transformer) -> Any:
-        """A copy of the model in one piece, to look at: on the first process only."""
+        """Return an unsharded copy of the model, on the first process only."""
         weights = self._gather_weights(model)
         if not self.first:
             return None
@@ -228,8 +221,8 @@ class Fsdp(Ddp):
         return copy
 
     def _gather_weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """All weights in one piece, on the first process; the others only send theirs and get nothing."""
-        model.reshard()  # type: ignore[operator]  # an evaluation leaves the outermost ones put together
+        """Return all unsharded weights on the first process; the others send theirs and return {}."""
+        model.reshard()  # type: ignore[operator]  # an evaluation leaves the outermost module gathered
         weights = {}
         for name, parameter in model.named_parameters():
             full = parameter.detach().full_tensor()  # type: ignore[attr-defined]
@@ -238,19 +231,17 @@ class Fsdp(Ddp):
         return weights
 
     def gradient_sync(self, forward: Any, last: bool) -> Any:
-        """While accumulating, gradients meet only after the last piece."""
         forward.set_requires_gradient_sync(last)
         return nullcontext()
 
     def clip(self, model: nn.Module, limit: float) -> None:
-        """Shrink all gradients together to a norm of at most `limit`."""
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         nn.utils.clip_grads_with_norm_(model.parameters(), limit, norm.full_tensor())  # type: ignore[attr-defined]
 
     def save(self, folder: Path, step: int, model: nn.Module, optimizers: Optimizers, state: State) -> None:
-        """Write a checkpoint: each process its slices, the first one all weights in one piece beside them."""
-        with explained(folder, step):
-            part = self.once(partial(begin, folder, step))
+        """Write a checkpoint: the slices of each process, and all unsharded weights from the first."""
+        with checkpoint_cleanup(folder, step):
+            part = self.once(partial(begin_checkpoint, folder, step))
             weights = self._gather_weights(model)
             save_shards(part / SHARDS, model, optimizers)
             shards = sorted((part / SHARDS).iterdir())
@@ -258,10 +249,10 @@ class Fsdp(Ddp):
             gathered: list[Any] = [None] * self.size
             dist.all_gather_object(gathered, fingerprints)
             files = {name: digest for share in gathered for name, digest in share.items()}
-            self.once(partial(finish, part, step, {**state, **self.record}, {WEIGHTS: save(weights)}, files))
+            self.once(partial(finish_checkpoint, part, step, {**state, **self.record}, {WEIGHTS: save(weights)}, files))
 
     def load(self, checkpoint: Path, model: nn.Module, optimizers: Optimizers) -> State:
-        """Read one back, cut for this number of processes, whichever kind of world wrote it; gives its state."""
+        """Load a checkpoint that any kind of world wrote, sharded for this number of processes, and return its state."""
         if problem := self.once(partial(check, checkpoint)):
             raise problem
         load_shards(checkpoint, model, optimizers, together=True)
@@ -272,9 +263,9 @@ KINDS = {"ddp": Ddp, "fsdp": Fsdp}
 
 
 def world_from_environment(parallel: str | None = None, run: Path | None = None) -> World:
-    """The world that this process was started in: one process, or its place among those of `torchrun`.
+    """Return the world of this process: a single process, or its rank among those of `torchrun`.
 
-    Where `parallel` (ddp, fsdp) isn't said, it is as the `run` to go on with was saved, else DDP.
+    `parallel` (ddp, fsdp) defaults to the kind that saved the `run` to resume, else to DDP.
     """
     if parallel is not None and parallel not in KINDS:
         raise unknown("--parallel", parallel, KINDS)
@@ -292,7 +283,7 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
         device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        # The others wait while the first one prepares the text, which can take long. One that dies is noticed anyway.
+        # The others wait while the first process prepares the text, which can take long. A dead process is noticed anyway.
         dist.init_process_group("nccl" if device != "cpu" else "gloo", timeout=timedelta(hours=6))
         atexit.register(_destroy_process_group)
     if parallel is None and run is not None:
@@ -302,7 +293,7 @@ def world_from_environment(parallel: str | None = None, run: Path | None = None)
 
 
 def world_label(parallel: str, processes: int) -> str | Message:
-    """A world in a word or two.
+    """Return a short name of a world.
 
     >>> str(world_label("one", 1)), world_label("fsdp", 8)
     ('1 process', '8 × fsdp')
@@ -313,6 +304,6 @@ def world_label(parallel: str, processes: int) -> str | Message:
 def _destroy_process_group() -> None:
     if dist.is_initialized():
         dist.destroy_process_group()
-        # FSDP's modules know their groups and stand in circles, so that nothing frees them before Python ends. Threads of
-        # a group that is still there then abort the process, when all its work is done.
+        # FSDP's modules are in reference cycles with their groups, so nothing frees them before Python ends. The threads of
+        # a remaining group would then abort the process.
         gc.collect()

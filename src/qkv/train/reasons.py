@@ -1,6 +1,6 @@
-"""Reasons for what a run chose, and the sentences that say them.
+"""Reasons for what a run chose, and their sentences.
 
-A run's config.json keeps the name of a reason and what fills its sentence, so that it can be said in any language.
+A run's config.json stores the key of a reason and the values of its sentence, which can be shown in any language.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REASONS = {
     "why.bpe": _("tokenizer: bpe with {vocab} pieces: the text is long enough to learn words from"),
     "why.cpu": _("device: CPU, threads: {threads}; no GPU was found"),
     "why.thread": _(
-        "device: CPU with one of {threads} threads: the model is so small that threads would wait for each other more than they work (OMP_NUM_THREADS sets another number); no GPU was found"
+        "device: CPU with one of {threads} threads: the model is too small for several threads to be faster (OMP_NUM_THREADS sets another number); no GPU was found"
     ),
     "why.gpu": _("device: {name}"),
     "why.float32": _("dtype: float32"),
@@ -34,27 +34,29 @@ REASONS = {
     "why.compiled": _("compiled, as asked: the first step takes half a minute"),
     "why.processes": _("{n} processes share each batch ({kind})"),
     "why.world": _(
-        "saved by {was}, goes on with {now}: the same batches, but sums round in another order and dropout falls elsewhere, so from here on it agrees to rounding, not bit for bit"
+        "saved by {was}, resumed with {now}: batches are the same, but sums are rounded in another order and dropout differs, so results are equal up to rounding, not bit for bit"
     ),
     "why.yields": _("{name}: {has}; the preset's {was} gives way to what was asked for"),
     "why.steps": _("steps: {now} instead of {was}; from step {done} on the learning rate follows the plan for {now}"),
-    "why.base": _("from: {base}, {parameters} weights, all of which learn; its tokenizer is kept, {vocab} tokens"),
+    "why.base": _(
+        "from: {base}, {parameters} weights, all of which are trained; its tokenizer is kept, {vocab} tokens"
+    ),
     "why.lora": _(
-        "from: {base}, whose {parameters} weights stay as they are; matrices of rank {rank} beside its projections learn (LoRA); its tokenizer is kept, {vocab} tokens"
+        "from: {base}, whose {parameters} weights stay as they are; only matrices of rank {rank} beside its projections are trained (LoRA); its tokenizer is kept, {vocab} tokens"
     ),
     "why.gentle": _(
-        "real weights and few data, so gently: learning rate {lr}, {passes} passes over {rows} rows are {steps} steps of {batch} (at least {least}); it ends early if {patience} evaluations bring nothing"
+        "fine-tuning on few data: learning rate {lr}, {passes} passes over {rows} rows are {steps} steps of {batch} (at least {least}); it stops early after {patience} evaluations without progress"
     ),
     "why.own": _(
-        "learning rate {lr}, {steps} steps of {batch} rows; it ends early if {patience} evaluations bring nothing"
+        "learning rate {lr}, {steps} steps of {batch} rows; it stops early after {patience} evaluations without progress"
     ),
-    "why.labels": _("{n} labels: {labels}; the head that tells them is new"),
+    "why.labels": _("{n} labels: {labels}; their head is new"),
     "why.chats": _(
         "{n} rows of chat, of which only the assistant's answers are learned; {cut} are longer than {row} tokens and are cut there"
     ),
     "why.cut": _("{n} of {all} texts are longer than {row} tokens and are cut there; --context N takes more"),
     "why.unknown": _(
-        "{share} of what these texts are cut into is unknown to its tokenizer, and texts that differ there alone look the same to the model: take one that was taught their language"
+        "{share} of the tokens of these texts are unknown to its tokenizer, and texts that differ only there look the same to the model: choose a model that was trained on their language"
     ),
     "why.row": _("rows of {row} tokens: the model could read {context}, but few data and short steps go further"),
     "why.now": _("{name}: {now} from here on, {was} before"),
@@ -63,7 +65,7 @@ REASONS = {
 
 
 def is_sayable(reasons: object) -> bool:
-    """True if these are reasons from the table, with all that fills their sentences."""
+    """True if these are reasons from the table, with all values of their sentences."""
     try:
         return isinstance(reasons, list) and all(bool(say(REASONS[key], **values)) for key, values in reasons)
     except MALFORMED:
@@ -71,5 +73,5 @@ def is_sayable(reasons: object) -> bool:
 
 
 def setting_text(value: object) -> str:
-    """Return a value as a person would type it behind --set."""
+    """Return a value as it is typed after --set."""
     return "none" if value is None else str(value)

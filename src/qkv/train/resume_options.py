@@ -1,8 +1,8 @@
-"""What a run that goes on can be asked for: more steps, what it has already, and nothing else.
+"""The options of a resumed run: more steps, and options that equal what the run has. All others are refused.
 
-Its batches and weights follow from what it was begun with, so most settings can't change half way. More steps can: from
-the step where it goes on, the learning rate follows the plan for the new number; what was trained before is unchanged,
-and the run remembers both plans, so that it can be stopped and gone on with like any other.
+Batches and weights follow from the first settings, so most settings can't change later. More steps can: from the step
+where the run resumes, the learning rate follows the schedule for the new number. Earlier steps are unchanged. The run
+stores both schedules, so that it can be stopped and resumed like any other.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .reasons import Reason, setting_text
 from .run_record import DataKind, RunRecord
 from .settings import Changes, canonical_names, preset, read_settings
 
-CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # what moves no weight of a step that was done
+CHANGEABLE = ("steps", "eval_every", "checkpoint_every", "patience")  # settings that change no completed step
 
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    """What somebody says beside `--resume`; None where nothing was said. `source` and `pairs` are paths."""
+    """The options beside `--resume`, None where absent. `source` and `pairs` are paths."""
 
     task: str | None = None
     out: Path | None = None
@@ -40,7 +40,7 @@ class ResumeOptions:
 
 
 def check_resume(options: ResumeOptions, folder: Path, record: RunRecord) -> None:
-    """Refuse by name what the run has otherwise and can't change."""
+    """Refuse options that differ from the run's own and can't change."""
 
     def cannot_change(name: str, has: object, requested: object) -> Problem:
         return Problem(
@@ -88,24 +88,24 @@ def check_resume(options: ResumeOptions, folder: Path, record: RunRecord) -> Non
 
 
 def settings_by_name(record: RunRecord) -> Changes:
-    """Every setting of a run by name, of the model and of the training."""
+    """Return every setting of a run by name, of the model and of the training, as JSON has them."""
     every = Config.from_dict(record["model"]).to_dict() | read_settings(record["train"]).to_dict()
     every |= {f"experts.{name}": value for name, value in (every["experts"] or {}).items()}
-    return json.loads(json.dumps(every))  # as they would be asked for
+    return json.loads(json.dumps(every))  # tuples become lists
 
 
 def new_settings(options: ResumeOptions, record: RunRecord) -> Changes:
-    """The settings that will be others from here on."""
+    """Return the changeable settings with new values."""
     has = settings_by_name(record)
     return {k: v for k, v in options.changes.items() if k in CHANGEABLE and not _equal(has[k], v)}
 
 
 def extend(folder: Path, record: RunRecord, changes: Changes, done: int) -> RunRecord:
-    """The run's record with these changes from step `done` on; what each was is kept, and told."""
+    """Return the run's record with these changes from step `done` on, and a reason for each."""
     was = read_settings(record["train"])
     why: list[Reason] = list(record["why"])
     if "steps" in changes:
-        now = replace(was, steps=changes["steps"])  # refuses what is no number of steps
+        now = replace(was, steps=changes["steps"])  # refuses an invalid number of steps
         if now.steps < done:
             raise Problem(
                 "{folder} has done {done} steps already, and {asked} were asked for: give --steps {done} or more, or "
@@ -125,12 +125,12 @@ def extend(folder: Path, record: RunRecord, changes: Changes, done: int) -> RunR
 
 
 def resolve_base(name: str) -> str:
-    """Where a model to go on from lies: a folder or a file as a whole path, else its name."""
+    """Return the absolute path of a base model that is a folder or a file, else its name."""
     return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def _same_preset(name: str, record: RunRecord, has: Changes) -> bool:
-    """By name, where the run kept it; runs that are older have that preset if they have all its settings."""
+    """True if a run has this preset: by name if it is stored, else (older runs) by its settings."""
     if record["base"] is not None:
         return False
     config, settings = preset(name, record["task"])

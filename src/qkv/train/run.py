@@ -1,6 +1,6 @@
-"""A run: begun in a folder (run_folder.py) from which everything about a training can be known and gone on with.
+"""A run: a training in a folder (run_folder.py) that describes it completely and from which it resumes.
 
-To follow how one is set up, read `start` from top to bottom, then `create_run` and `open_run`, which it calls.
+To follow the set-up, read `start`, then `create_run` and `open_run`, which it calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from .. import __version__, text
 from ..disk import run_folder
 from ..disk.run_folder import State, check
-from ..formats.model_files import base_of, config_of, empty
+from ..formats.model_files import empty_model, load_base, run_config
 from ..i18n import Problem, _
 from ..library import store
 from ..model.transformer import Transformer
@@ -46,16 +46,16 @@ USELESS = {
     "--pairs": _("--pairs is {value}, but {task} learns from a text: give --text instead"),
     "--tokenizer": _("--tokenizer is {value}, but dates are always cut into characters: leave it out, or give --pairs"),
     "--from": _(
-        "--from is {value}, but dates are learned from nothing in minutes: give --pairs, sentences that the model is to learn"
+        "--from is {value}, but dates are learned from scratch in minutes: give --pairs with sentences for the model"
     ),
     "--chat": _(
         "--chat is {value}, but chats are laid out by a model's own template: say which with  qkv train lm --from MODEL"
     ),
     "--chat and --text": _("--chat is {value}, and there is a --text too: leave one of them out"),
-    "lora": _("--lora {value} learns beside weights that stay as they are: say which model's with --from"),
+    "lora": _("--lora {value} learns beside weights that stay as they are: say which model with --from"),
     "vocab": _("vocab is {value}, but a model has as many tokens as its tokenizer: leave it out"),
 }
-FIXED_BY_BASE = {  # beside --from
+FIXED_BY_BASE = {  # with --from
     "--preset": _("--preset is {value}, but --from says which model it is: leave one of them out"),
     "--tokenizer": _("--tokenizer is {value}, but a model that is gone on from keeps its own: leave it out"),
 }
@@ -63,7 +63,7 @@ FIXED_BY_BASE = {  # beside --from
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The arguments of `start`; None where nothing was said. With a base, the model and its tokenizer are the base's."""
+    """The arguments of `start`, None where absent. With a base, the model and its tokenizer are the base's."""
 
     task: TaskName
     sources: Sources
@@ -74,11 +74,11 @@ class StartOptions:
     watch: str | None
 
     def check(self) -> None:
-        """Refuse a task without what it needs, and options that would be ignored."""
+        """Refuse a task without its required options, and options that would be ignored."""
         task, sources = self.task, self.sources
         if task == "classify" and (self.base is None or sources.pairs is None):
             raise Problem(
-                "classify teaches an encoder labels: say which one and from what, as in  qkv train classify --pairs reviews.tsv "
+                "classify needs an encoder and labelled texts, as in  qkv train classify --pairs reviews.tsv "
                 "--from minilm"
             )
         tokenizer = None if self.tokenizer == "auto" else self.tokenizer
@@ -107,7 +107,7 @@ class StartOptions:
 
 @dataclass
 class Run:
-    """A run that is ready to train: its task, model and optimizers, and the folder that they are kept in."""
+    """A run that is ready to train: its task, model, optimizers and folder."""
 
     folder: Path
     task: Task
@@ -117,9 +117,9 @@ class Run:
     watch: Watch | None
     state: State | None
     world: World
-    why: list[Reason]  # what was chosen, and for what reason
-    tuned: bool = False  # does it go on from weights that were learned before?
-    threads: int | None = None  # to compute with; None is PyTorch's own number
+    why: list[Reason]  # the reason for each automatic choice
+    tuned: bool = False  # True for fine-tuning
+    threads: int | None = None  # None: PyTorch's default
     lock: RunLock | None = None  # held by the first process until training ends
 
     def train(self, report: Report = lambda line: None) -> State:
@@ -154,9 +154,10 @@ def start(
     world: World | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Begin a run in a new folder: prepare the data, choose the settings, write both down, open what was written.
+    """Start a run in a new folder: prepare the data, choose the settings, store both, and open the run.
 
-    `tokenizer` is the kind to make, or one that is there already. With `base` (a name, a folder, a .gguf file, a run) the model is that one, and its tokenizer is kept.
+    `tokenizer` is a kind to train, or a trained one. With `base` (a name, a folder, a .gguf file, a run) that model is
+    fine-tuned, and its tokenizer is kept.
     """
     options = StartOptions(
         parse_task(task), Sources(source, pairs, chat), base, name, tokenizer, dict(changes or {}), watch
@@ -164,7 +165,7 @@ def start(
     options.check()
     world = world or World()
     preset = None
-    if base is None:  # wrong settings are refused before a text is read, which may take long
+    if base is None:  # refuse wrong settings before reading a text, which can take long
         preset = resolve_preset(name or "tiny", options.task, options.changes)
         world.check(preset.settings)
         check_machine(preset.settings)
@@ -177,7 +178,7 @@ def start(
 def create_run(
     folder: Path, options: StartOptions, preset: ResolvedPreset | None, world: World, progress: Progress | None
 ) -> RunRecord:
-    """Prepare the data in the folder and choose the settings; return what config.json will say."""
+    """Prepare the data in the folder, choose the settings, and return the record for config.json."""
     if (folder / run_folder.CONFIG).exists():
         raise Problem(
             "{folder} holds a run already: go on with `qkv train --resume {folder}`, or choose another --out",
@@ -185,16 +186,15 @@ def create_run(
         )
     why: list[Reason] = []
     base = None
-    if preset is not None:  # a new model: its size is the preset's, its tokenizer is learned from the text
+    if preset is not None:  # a new model: size from the preset, tokenizer trained on the text
         for word, was in preset.yielded.items():
             why.append(("why.yields", {"name": word, "has": setting_text(getattr(preset.config, word)), "was": was}))
         data = prepare_data(options.task, folder, options.sources, options.tokenizer, progress, why)
         config, settings = preset.config.replace(vocab=text.load(folder).vocab), preset.settings
-    else:  # learned weights: size and tokenizer stay, and few steps at a low rate keep what was learned
+    else:  # fine-tuning: size and tokenizer of the base, few steps at a low rate
         from .fine_tuning import prepare_fine_tuning
 
         config, settings, data, base = prepare_fine_tuning(folder, options, world, progress, why)
-    # One thread where the model is so small that threads would wait for each other more than they work.
     tokens = settings.batch // world.size * (settings.row or config.context)
     thread_count = threads_for(empty_model(config).count(), tokens)
     return {
@@ -212,11 +212,11 @@ def create_run(
 
 
 def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None, *, is_new: bool = False) -> Run:
-    """Open what a record describes: its task, its model and optimizers, and the newest whole checkpoint."""
+    """Open the task, model, optimizers and newest undamaged checkpoint that a record describes."""
     settings = read_settings(record["train"])
     checkpoint, damaged = world.once(partial(_newest_checkpoint, folder))
-    # With a checkpoint of all weights the base isn't needed any more.
-    config = config_of(folder, record, checkpoint if settings.lora is None else None)
+    # A checkpoint with all weights makes the base unnecessary.
+    config = run_config(folder, record, checkpoint if settings.lora is None else None)
     base = None if checkpoint is not None and settings.lora is None else record["base"]
     tokenizer = text.load(folder)
     task = open_task(record, folder, tokenizer, config, settings)
@@ -226,7 +226,7 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
 
         watch = Watch(folder, record["watch"], tokenizer, config.context if config.position == "learned" else None)
     check_memory(config, settings, world)
-    if is_new:  # only now: what can't be trained is refused before config.json makes the folder a run
+    if is_new:  # last, because config.json makes the folder a run
         record["why"] += task_reasons(task, settings.row)
         world.once(partial(run_folder.write_record, folder, record))
 
@@ -257,7 +257,7 @@ def open_run(folder: Path, record: RunRecord, world: World, lock: RunLock | None
 def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
     """Make and lock the folder of a new run. If the set-up fails, remove whatever it created.
 
-    Ctrl-C does leave the tokens that were cut so far: the same command goes on with them.
+    Ctrl-C leaves the tokens that were written so far: the same command continues with them.
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     world.once(partial(folder.mkdir, parents=True, exist_ok=True))
@@ -279,7 +279,7 @@ def _new_folder(folder: Path, world: World) -> Iterator[RunLock | None]:
 
 
 def resume(folder: Path, world: World | None = None, asked: ResumeOptions | None = None) -> Run:
-    """Go on with a run from its newest whole checkpoint, from the beginning where there is none; see resume_options.py."""
+    """Resume a run from its newest undamaged checkpoint, or from the beginning if it has none; see resume_options.py."""
     world = world or World()
     run_folder.read_record(folder)  # a folder that is not a run gets no lock file
     lock = lock_first(folder, world)
@@ -302,7 +302,7 @@ def resume(folder: Path, world: World | None = None, asked: ResumeOptions | None
 
 
 def _apply_options(folder: Path, options: ResumeOptions) -> None:
-    """Refuse what a run can't be asked for, and write down what it can."""
+    """Refuse options that can't change, and store those that can."""
     record = read_run_record(folder)
     if record["base"] is not None:
         from .fine_tuning import run_changes
@@ -316,11 +316,11 @@ def _apply_options(folder: Path, options: ResumeOptions) -> None:
 
 
 def _newest_checkpoint(folder: Path) -> tuple[Path | None, list[Path]]:
-    """The newest checkpoint that is whole, and those after it, which are damaged."""
+    """Return the newest undamaged checkpoint and the damaged ones after it."""
     checkpoint = run_folder.newest(folder / run_folder.CHECKPOINTS)
     every = run_folder.checkpoints(folder / run_folder.CHECKPOINTS)
     damaged = every if checkpoint is None else every[every.index(checkpoint) + 1 :]
-    if checkpoint is None and damaged:  # training would begin anew and write over what can perhaps be saved
+    if checkpoint is None and damaged:  # training from step 0 would overwrite data that can perhaps be saved
         raise Problem(
             "{folder} has {n} checkpoints and none is whole, so there is nothing to go on from: {problem}. "
             "Nothing was changed. To train it anew from step 0, move {folder}/checkpoints away and say  qkv train "

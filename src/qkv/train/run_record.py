@@ -1,4 +1,4 @@
-"""The config.json of a run, typed: what it learns from, what it trains, how, and why each was chosen."""
+"""The types of a run's config.json: its data, model, settings, and the reasons for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DataKind = Literal["chats", "dates", "labels", "pairs", "text"]
 
 
 class DataRecord(TypedDict):
-    """What a run learns from; dates are made up, so they have no source."""
+    """The data of a run. Dates are generated and have no source."""
 
     kind: DataKind
     labels: NotRequired[list[str]]
@@ -23,14 +23,14 @@ class DataRecord(TypedDict):
 
 
 class BaseRecord(TypedDict):
-    """The model that a run goes on from: where it lies, and the hash of its weights."""
+    """The model that a run fine-tunes: its location and the hash of its weights."""
 
     place: str
     sha256: str
 
 
 class RunRecord(TypedDict):
-    """All of config.json but its format."""
+    """config.json without its `format`."""
 
     qkv: str
     task: TaskName
@@ -48,7 +48,7 @@ def _is_base(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("place", "sha256"))
 
 
-# What must be right in the config.json of a run that is to go on.
+# Checks of a config.json before its run is resumed.
 CHECKS: Mapping[str, Callable[[object], bool]] = {
     "task": lambda value: isinstance(value, str) and value in FINE_TUNED,
     "model": lambda value: isinstance(value, dict),
@@ -63,6 +63,6 @@ CHECKS: Mapping[str, Callable[[object], bool]] = {
 
 
 def read_run_record(folder: Path) -> RunRecord:
-    """Return the config.json of a run that is to go on; one with missing or impossible values is refused."""
+    """Return the config.json of a run to resume. Missing or impossible values are refused."""
     record: RunRecord = run_folder.read_complete_record(folder, CHECKS)
     return record

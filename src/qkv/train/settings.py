@@ -1,4 +1,4 @@
-"""How a run is trained, in plain values, and what each preset sets."""
+"""The settings of a training run, and the presets."""
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,18 +14,18 @@ TaskName = Literal["lm", "mlm", "translate", "classify"]
 OptimizerName = Literal["muon", "adamw"]
 DtypeName = Literal["float32", "bfloat16", "float64"]
 LoraParts = Literal["attention", "all"]
-Changes = dict[str, Any]  # settings by name, of the model or of the run, as they were asked for
+Changes = dict[str, Any]  # settings of the model or of the run, by name
 
 TASKS: dict[TaskName, str] = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # -> kind of model
-FINE_TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same of models that go on from learned weights
+FINE_TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same for fine-tuning
 CHOICES = {"optimizer": get_args(OptimizerName), "dtype": get_args(DtypeName), "lora_parts": get_args(LoraParts)}
 MOST_EVAL_BATCHES = 1_000_000
-LAST_SEED = 2**31 - 1  # the dice of a step are seeded by this and the step's number, in 64 bits together
+LAST_SEED = 2**31 - 1  # the seed and the step's number share the 64 bits of a step's generator
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One run: how many steps of how much, and how the weights move.
+    """The settings of a run: steps, batches, optimizer and schedule.
 
     >>> Settings(steps=500).batch, Settings(steps=500).optimizer
     (32, 'muon')
@@ -37,26 +37,26 @@ class Settings:
     steps: int = 1000
     batch: int = 32  # rows per step, over all processes
     seed: int = 0
-    optimizer: OptimizerName = "muon"  # muon: the blocks' matrices by Muon, the rest by AdamW; adamw: all by AdamW
-    lr: float = 0.02  # of Muon, or of AdamW where it has everything
-    adam_lr: float = 0.01  # of AdamW beside Muon (embeddings; the head has half)
+    optimizer: OptimizerName = "muon"  # muon: Muon for the matrices of blocks, AdamW for the rest; adamw: AdamW for all
+    lr: float = 0.02  # of Muon, or of AdamW if optimizer is adamw
+    adam_lr: float = 0.01  # of AdamW beside Muon (embeddings; half of it for the head)
     weight_decay: float = 0.0
     warmup: int = 20  # steps up to the full rate
-    decay: float = 0.5  # the last share of the steps goes linearly down to 0
+    decay: float = 0.5  # share of the steps, at the end, over which the rate falls linearly to 0
     clip: float = 1.0  # largest norm of all gradients together; 0 is no limit
-    accumulate: int = 1  # pieces a batch is computed in, where memory is short
+    accumulate: int = 1  # pieces per batch, to save memory
     eval_every: int = 100
     eval_batches: int = 20
     checkpoint_every: int | None = None  # steps; by default about every 30 s
-    mask_share: float = 0.15  # of the words a BERT must guess
-    row: int | None = None  # tokens of a row, where a model that can read more goes on with shorter ones
-    lora: int | None = None  # rank of adapters that learn beside a model's frozen weights; none: all weights learn
-    lora_alpha: float | None = None  # what they add is multiplied by this / rank; 2 × rank
-    lora_parts: LoraParts = "attention"  # the projections of attention, or all: those of feed-forwards too
-    patience: int | None = None  # evaluations that bring nothing before training ends early; none: it never does
+    mask_share: float = 0.15  # share of words that a BERT must guess
+    row: int | None = None  # tokens per row, if fewer than the model's context
+    lora: int | None = None  # rank of LoRA adapters; none: all weights are trained
+    lora_alpha: float | None = None  # adapters are scaled by lora_alpha / rank; default 2 × rank
+    lora_parts: LoraParts = "attention"  # the projections of attention, or all: also of feed-forwards
+    patience: int | None = None  # evaluations without progress before training ends early; none: never
     compile: bool = False
     dtype: DtypeName = "float32"
-    before: tuple[tuple[int, int], ...] = ()  # plans that ended early: before this step, so many steps were planned
+    before: tuple[tuple[int, int], ...] = ()  # earlier plans of an extended run: (until step, planned steps)
 
     def __post_init__(self) -> None:
         def refuse(key: str, name: str, is_valid: bool, **more: int) -> None:
@@ -129,7 +129,7 @@ class Settings:
             )
 
     def to_dict(self) -> Changes:
-        """Plain values, for JSON.
+        """Return plain values, for JSON.
 
         >>> Settings(steps=500).to_dict()["steps"]
         500
@@ -137,7 +137,7 @@ class Settings:
         return asdict(self)
 
     def rate(self, step: int) -> float:
-        """The share of the full learning rate at a step: up, flat, down.
+        """Return the share of the full learning rate at a step: warm-up, constant, decay.
 
         >>> s = Settings(steps=100, warmup=10, decay=0.5)
         >>> [round(s.rate(i), 2) for i in (0, 9, 40, 75, 99)]
@@ -150,7 +150,7 @@ class Settings:
         return min(up, down)
 
     def planned(self, step: int) -> int:
-        """How many steps the run was to have when it took this one; a run can be given more while it goes on.
+        """Return the number of steps that was planned when this step was taken. A resumed run can be extended.
 
         >>> Settings(steps=600, before=[(400, 400)]).planned(399), Settings(steps=600, before=[(400, 400)]).planned(400)
         (400, 600)
@@ -163,12 +163,12 @@ def _is_whole(value: object, least: int = 0) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """A finite one, 0 or more."""
+    """True for a finite number, 0 or more."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _are_plans(value: object) -> bool:
-    """Pairs (until, steps), the untils rising, each plan long enough for the steps it was followed for."""
+    """True for pairs (until, steps) with rising `until`, none above its `steps`."""
     if not isinstance(value, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in value):
         return False
     last = 0
@@ -180,8 +180,7 @@ def _are_plans(value: object) -> bool:
 
 
 def canonical_names(changes: Changes) -> Changes:
-    """Return changes by the names that files have, rotary_base for rotary.base; a name that is no setting, of the model or
-    of the run, is refused with the nearest that is one."""
+    """Return changes by their names in files, such as rotary_base for rotary.base. Unknown names are refused."""
     every = sorted({*Config().to_dict(), *(field.name for field in fields(Settings))})
     named: Changes = {}
     for name, value in changes.items():
@@ -198,7 +197,7 @@ def canonical_names(changes: Changes) -> Changes:
 
 
 def apply_changes(config: Config, settings: Settings, changes: Changes) -> tuple[Config, Settings]:
-    """Apply changes by name, whichever of the two a name belongs to; an unknown one is refused with the nearest."""
+    """Apply changes by name to the config or the settings, whichever has the name."""
     changes, of_run = canonical_names(changes), {field.name for field in fields(Settings)}
     config = config.replace(**{k: v for k, v in changes.items() if k not in of_run})
     return config, replace(settings, **{k: v for k, v in changes.items() if k in of_run})
@@ -219,9 +218,9 @@ _RUNS: dict[str, Changes] = {
 
 
 def parse_task(name: str) -> TaskName:
-    """Return the task of this name; an unknown one is refused.
+    """Return the task of this name. Unknown names are refused.
 
-    >>> task_named("lm")
+    >>> parse_task("lm")
     'lm'
     """
     for task in FINE_TUNED:
@@ -231,8 +230,7 @@ def parse_task(name: str) -> TaskName:
 
 
 def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
-    """The model and the run of a preset (tiny, small, gpt2, tiny-mamba2, …) for a task (lm, mlm, translate); vocab is
-    set later."""
+    """Return config and settings of a preset (tiny, small, gpt2, …) for a task (lm, mlm, translate), except `vocab`."""
     if name not in _RUNS:
         raise unknown("preset", name, _RUNS)
     config, settings = PRESETS[name], Settings(**_RUNS[name])
@@ -245,7 +243,7 @@ def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
             known=all_of(each for each in _RUNS if not set(PRESETS[each].mixers) & set(STATES)),
         )
     if task == "mlm":
-        # The same size in BERT's own layout, so that it can be exported as one.
+        # BERT's layout, so that it can be exported as a BERT.
         config = config.replace(qk_norm=None, tied=True, init="normal", **BERT_LAYOUT)
         settings = replace(settings, steps=settings.steps * 2)
     elif task == "translate":
@@ -257,7 +255,7 @@ def preset(name: str, task: TaskName) -> tuple[Config, Settings]:
 
 
 class ResolvedPreset(NamedTuple):
-    """A preset with changes by name; `yielded` are those of its own words that gave way, {name: what the preset had}."""
+    """A preset with changes. `yielded` has the preset's values that were dropped because they contradict the changes."""
 
     config: Config
     settings: Settings
@@ -267,8 +265,8 @@ class ResolvedPreset(NamedTuple):
 def resolve_preset(name: str, task: TaskName, changes: Changes) -> ResolvedPreset:
     """Return a preset with changes by name.
 
-    MLA, for one, knows no q/k norm, which some presets have: asking for it is asking for no q/k norm. What was asked for
-    never gives way, and sizes don't either.
+    A choice of the preset that contradicts the changes is replaced by its default: MLA has no q/k norm, which some presets
+    set. Changes are never dropped, and sizes aren't either.
 
     >>> resolve_preset("tiny", "lm", {"mixer": "latent"}).yielded
     {'qk_norm': 'rms'}
@@ -282,9 +280,7 @@ def resolve_preset(name: str, task: TaskName, changes: Changes) -> ResolvedPrese
             needed=TASKS[task],
         )
     if changes.get("head") == "none":
-        raise Problem(
-            "head='none' gives states, not words, and {task} learns by the words it says: leave it out", task=task
-        )
+        raise Problem("head='none' returns states, but {task} needs logits: leave it out", task=task)
     config, settings = preset(name, task)
     try:
         return ResolvedPreset(*apply_changes(config, settings, changes), {})

@@ -1,7 +1,7 @@
-"""What there is to learn: the next word, the hidden word, the sentence in another language.
+"""The tasks: next word, hidden word, translation, chat answers and labels.
 
-A task gives batches that are a pure function of (seed, step), says what loss they have, and shows a sample of what the
-model can do. B batch, N tokens.
+A task provides batches that are a pure function of (seed, step), their loss, and a sample of the model's output.
+B batch, N tokens.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..model.transformer import Transformer
 from ..text.conversations import Chats, Messages
 
 Batch = tuple[Tensor, ...]
-Forward = Callable[..., Tensor]  # a model as it is called: itself, compiled, or wrapped by DDP
+Forward = Callable[..., Tensor]  # a model, compiled, or wrapped by DDP
 
 
 class Task(Protocol):
-    """What the loop needs to know."""
+    """The interface that the training loop uses."""
 
     name: str
     tokenizer: text.Tokenizer
@@ -37,7 +37,7 @@ class Task(Protocol):
 
 
 class PairSource(Protocol):
-    """Sentence pairs in batches: read from a file, or made as they are needed."""
+    """Batches of sentence pairs, read from a file or generated."""
 
     @property
     def longest(self) -> int: ...
@@ -45,7 +45,7 @@ class PairSource(Protocol):
 
 
 class BatchSource(Protocol):
-    """Batches of whatever a task makes tensors of, a pure function of (seed, step)."""
+    """Batches that are a pure function of (seed, step)."""
 
     def batch(self, seed: int, step: int, batch: int, /) -> Any: ...
 
@@ -55,25 +55,25 @@ Example = TypeVar("Example")
 
 
 def summed_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of −log p over the labels that count, how many do): sums, so that parts of a batch add up exactly."""
+    """Return the sum of −log p over the labels, and their number: sums, so that parts of a batch add up exactly."""
     return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"), count_labels(labels)
 
 
 def count_labels(labels: Tensor) -> Tensor:
-    """How many of them count: −100 says nothing."""
+    """Return the number of labels that are not −100."""
     return (labels != -100).sum()
 
 
 class WordTask:
-    """Batches (words, labels): the model says the labels at the words' places."""
+    """A task with batches (words, labels), a label per word."""
 
     def loss(self, model: Forward, batch: Batch) -> tuple[Tensor, Tensor]:
-        x, y = batch  # what is padded stands behind all that is real, which never sees it
+        x, y = batch  # padding comes last, where causal attention never sees it
         return model(x, labels=y), count_labels(y)
 
 
 class NextWord(WordTask):
-    """A GPT: say the next token, everywhere in a window of text."""
+    """Predict the next token at every position of a row, as GPT does."""
 
     name = "lm"
 
@@ -96,7 +96,7 @@ class NextWord(WordTask):
 
 
 class HeldOutTask(Generic[Source, Example]):
-    """Two sources of batches, one to learn from and one to test with, and examples to show what the model can do."""
+    """A task with a training source, a validation source, and examples for samples."""
 
     def __init__(self, train: Source, validation: Source, tokenizer: text.Tokenizer, examples: list[Example]) -> None:
         self.train, self.held_out, self.tokenizer, self.examples = train, validation, tokenizer, examples
@@ -112,7 +112,7 @@ class HeldOutTask(Generic[Source, Example]):
 
 
 class Answers(WordTask, HeldOutTask[Chats, Messages]):
-    """A chat model: say the next token, counted where the assistant speaks; examples are messages that wait for an answer."""
+    """Predict the next token of the assistant's messages in chats. Examples are messages without an answer."""
 
     name = "chat"
 
@@ -128,14 +128,14 @@ class Answers(WordTask, HeldOutTask[Chats, Messages]):
 
 
 class HiddenWord(WordTask):
-    """A BERT: say the words that were hidden, looking both ways."""
+    """Predict hidden words from both sides, as BERT does."""
 
     name = "mlm"
 
     def __init__(
         self, tokens: text.Dataset, tokenizer: text.Tokenizer, context: int, share: float, framed: bool = False
     ) -> None:
-        """`framed`: each row is put between what the tokenizer expects around a text, [CLS] … [SEP]."""
+        """`framed`: put each row between the tokenizer's special tokens, [CLS] … [SEP]."""
         self.tokens, self.tokenizer, self.share, self.framed = tokens, tokenizer, share, framed
         self.context = context - len(tokenizer.frame([])) * framed
         _refuse_short(tokens, self.context)
@@ -167,7 +167,7 @@ class HiddenWord(WordTask):
 
 
 class Translation(HeldOutTask[PairSource, str]):
-    """A translator: read one sentence, say another."""
+    """Translate a sentence."""
 
     name = "translate"
 
@@ -191,7 +191,7 @@ class Translation(HeldOutTask[PairSource, str]):
 
 
 class Classification(HeldOutTask[text.LabelledTexts, tuple[str, str]]):
-    """A classifier: say which label a whole text has."""
+    """Predict the label of a text."""
 
     name = "classify"
 
@@ -212,7 +212,7 @@ class Classification(HeldOutTask[text.LabelledTexts, tuple[str, str]]):
 
 
 def _refuse_short(tokens: text.Dataset, context: int) -> None:
-    """Refuse a text with a part shorter than a row now, not at the first evaluation."""
+    """Refuse a text whose training or validation part is shorter than a row."""
     for split in ("train", "validation"):
         tokens.batch(0, 0, 1, context, split)
 

@@ -1,6 +1,6 @@
-"""What a run learns from: put into its folder once, with the tokenizer, and opened from there as a task.
+"""The data of a run: copied into its folder once, with the tokenizer, and opened from there as a task.
 
-The sources may move or change afterwards; the run has its own copy, so that it can always go on.
+The sources may move or change afterwards: the run has its own copy.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .tasks import Answers, Classification, HiddenWord, NextWord, PairSource, Ta
 
 Progress = Callable[[int, int], None]
 CHAT_ROW = 512  # tokens
-LABELLED_ROW = 128  # tokens of a text with a label: what is longer is cut, unless --context says more
-ROWS = (256, 128, 64, 32)  # tokens that a text is learned in, the longest first
-UNKNOWN_SHARE = 0.1  # the share of tokens from which on it is said that a model doesn't know them
+LABELLED_ROW = 128  # tokens of a text with a label; longer texts are cut, unless --context is larger
+ROWS = (256, 128, 64, 32)  # tokens per row of a text, longest first
+UNKNOWN_SHARE = 0.1  # the share of unknown tokens above which a run reports them
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the data come from, as they were named; None where nothing was said."""
+    """The sources of the data as they were given, None where absent."""
 
     text: str | None = None
     pairs: str | None = None
@@ -44,7 +44,7 @@ class Sources:
 
     @property
     def name(self) -> str:
-        """A word for the run's folder: the file or folder, without the part of a glob that has wildcards.
+        """A name for the run's folder: the last part of the path without wildcards.
 
         >>> Sources("books/*.txt").name, Sources("my.book.txt").name
         ('books', 'my.book')
@@ -62,9 +62,9 @@ def prepare_data(
     progress: Progress | None,
     why: list[Reason],
 ) -> DataRecord:
-    """Put what is to be learned from, and its tokenizer, into the run's folder; gives what config.json says of it.
+    """Write the data and the tokenizer into the run's folder, and return their record for config.json.
 
-    `tokenizer` is the kind to make, or the one to keep.
+    `tokenizer` is a kind to train, or a tokenizer to keep.
     """
 
     def make_tokenizer(texts: text.Corpus | Iterable[str], special: tuple[str, ...]) -> text.Tokenizer:
@@ -119,7 +119,7 @@ def _write(file: Path, content: str) -> str:
 
 
 def save_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
-    """Write a tokenizer, and how its model is meant to write."""
+    """Write a tokenizer and its generation defaults."""
     tokenizer.save(folder)
     if defaults := tokenizer.habits.told():
         defaults |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
@@ -127,7 +127,7 @@ def save_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
 
 
 def count_rows(kind: DataKind, folder: Path, config: Config, row: int | None) -> tuple[int, int, int | None]:
-    """How many rows a run has to learn from and to test with, and how long they are where they are cut from a text."""
+    """Return the numbers of training and validation rows, and their length in tokens (None for sentence pairs)."""
     if kind in ("pairs", "labels"):
         training, held_out = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
         longest = min(LABELLED_ROW, config.context) if kind == "labels" else None
@@ -141,13 +141,13 @@ def count_rows(kind: DataKind, folder: Path, config: Config, row: int | None) ->
 
 
 def row_length(config: Config, tokens: text.Dataset) -> int:
-    """Tokens of a row: as many as are usual, fewer where the text kept for validation isn't that long."""
+    """Return the tokens per row: the largest of ROWS that fits the context and the validation text."""
     fits = [row for row in ROWS if row <= config.context]
     return next((row for row in fits if row < len(tokens.validation)), min(ROWS[-1], config.context))
 
 
 def open_task(record: RunRecord, folder: Path, tokenizer: text.Tokenizer, config: Config, settings: Settings) -> Task:
-    """The task of a run, made of what lies in its folder."""
+    """Return the task of a run from the data in its folder."""
     kind = record["data"]["kind"]
     if record["task"] == "classify":
         training, held_out = _pairs(folder)
@@ -169,7 +169,7 @@ def open_task(record: RunRecord, folder: Path, tokenizer: text.Tokenizer, config
 
 
 def task_reasons(task: Task, row: int | None) -> list[Reason]:
-    """Say how many texts a task cuts at `row` tokens, and how much of them its tokenizer doesn't know."""
+    """Return the reasons about texts that are cut at `row` tokens and about unknown tokens."""
     if isinstance(task, Answers):
         return [("why.chats", {"n": len(task.train), "cut": task.train.cut, "row": row})]
     if not isinstance(task, Classification):
@@ -182,13 +182,13 @@ def task_reasons(task: Task, row: int | None) -> list[Reason]:
 
 
 def _pairs(folder: Path) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Those to learn from and those to test with, one at least."""
+    """Return pairs for training and for validation, at least one each."""
     training, held_out = text.split_pairs(text.read_pairs(folder / run_folder.PAIRS))
     return training, held_out or training[-1:]
 
 
 def _chats(folder: Path) -> tuple[list[Messages], list[Messages]]:
-    """Those to learn from and those to test with, the same every time."""
+    """Return chats for training and for validation, always the same split."""
     chats = conversations.read_chats(folder / run_folder.CHATS)
     keys = [conversations.as_jsonl([messages]) for messages in chats]
     held_out = {key for key, _ in text.split_pairs([(key, key) for key in keys])[1]}

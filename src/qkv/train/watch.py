@@ -1,4 +1,4 @@
-"""Watching heads form: at every evaluation the attention of one probe sentence is kept, as a trace file."""
+"""Record the attention of a probe sentence at every evaluation, as trace files that show how heads form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..tracing.record.recorder import trace
 
 
 class Watch:
-    """Keeps `watch/000100.safetensors`, … in the run's folder; `context` is how many positions the model can learn."""
+    """Writes `watch/000100.safetensors`, … in the run's folder. `context` is the number of learned positions, if any."""
 
     def __init__(self, run: Path, sentence: str, tokenizer: Tokenizer, context: int | None = None) -> None:
         self.run, self.sentence, self.tokenizer = run, sentence, tokenizer
@@ -28,7 +28,7 @@ class Watch:
             )
 
     def record(self, model: Transformer, step: int) -> None:
-        """Run the sentence through the model, listening."""
+        """Trace the sentence through the model."""
         recorded = trace(model, self.sentence, self.tokenizer, name=self.run.name)
         recorded.more["step"] = step
         recorded.save(self.run / WATCH / f"{step:06d}.safetensors", half=True)

@@ -57,10 +57,10 @@ UNUSED = 2  # rows before RoBERTa's first position, which follows the padding to
 
 
 def obstacles(config: Config) -> list[Message]:
-    """A model with a head for words is published without its pooler."""
-    both = config.output.pooler and config.predicts_words
-    words = Message("pooler=False, or head='none'")
-    return plain_heads(config) + [need(words, True, repr(config.output.head))] * both
+    """Models with a language-model head are published without a pooler."""
+    conflict = config.output.pooler and config.predicts_words
+    needed = Message("pooler=False, or head='none'")
+    return head_obstacles(config) + [need(needed, True, repr(config.output.head))] * conflict
 
 
 def read_head(reading: ConfigReading, mlm_prefix: str) -> dict[str, Value]:

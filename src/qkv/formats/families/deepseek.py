@@ -49,14 +49,14 @@ def obstacles(config: Config) -> list[Message]:
     experts, is_v3 = config.experts, member(config) == "deepseek_v3"
     if experts is None:
         return [need("experts={…}", None)]
-    found = [] if how.balance == third else [need(f"experts.balance={third}", how.balance)]
-    hidden = how.hidden or config.hidden_width
-    if how.shared is None or how.shared % hidden:
-        found.append(need(f"experts.shared = {hidden} × n", how.shared))
-    if not third and how.normed:
-        found.append(need("experts.normed=False", how.normed))
+    needed = [] if experts.balance == is_v3 else [need(f"experts.balance={is_v3}", experts.balance)]
+    hidden = experts.hidden or config.hidden_width
+    if experts.shared is None or experts.shared % hidden:
+        needed.append(need(f"experts.shared = {hidden} × n", experts.shared))
+    if not is_v3 and experts.normed:
+        needed.append(need("experts.normed=False", experts.normed))
     if "dense" in config.feed_forwards[config.feed_forwards.index("experts") :]:
-        found.append(need("experts.layers='dense×n experts×m'", repr(how.layers)))
+        needed.append(need("experts.layers='dense×n experts×m'", repr(experts.layers)))
     if config.width % config.n_head:
         needed.append(need(Message("heads that divide the width"), f"n_head={config.n_head}"))
     if config.attention_scale is not None and (config.rotary.scaling or {}).get("kind") != "yarn":
@@ -109,7 +109,7 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return how many are before them."""
+    """Return the number of dense layers."""
     return dict(first_k_dense_replace=config.feed_forwards.index("experts"))
 
 

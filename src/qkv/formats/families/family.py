@@ -218,7 +218,7 @@ def rename_from_hf(family: Family, config: Config, tensors: Mapping[str, Tensor]
                 shape=tuple(tensor.shape),
             ) from None
     if config.embedding.tied and config.predicts_words:
-        ours["head.weight"] = ours["embedding.weight"]
+        state["head.weight"] = state["embedding.weight"]
     for side, layers in zip(("encoder", "decoder"), config.layers, strict=True):
         table = f"{side}.0.attention.position.table"  # shared by all layers of a side
         state |= {f"{side}.{i}.attention.position.table": state[table] for i in range(layers) if table in state}

@@ -176,13 +176,13 @@ def decoder_rows(
         TensorRow("decoder_norm.weight", f"model.{final_norm}.weight"),
     ]
     for i, word in enumerate(config.mixers):
-        ours, theirs = f"decoder.{i}", f"model.layers.{i}"
-        name, mixer = mixers[word]
-        table += mixer(config, f"{ours}.attention", f"{theirs}.{name}")
-        rows = dense if experts is None or config.feed_forwards[i] == "dense" else experts
-        table += rows(config, f"{ours}.feed_forward", f"{theirs}.{think}")
-        table += linear(f"{ours}.attention_norm", f"{theirs}.input_layernorm", bias=False)
-        table += linear(f"{ours}.feed_forward_norm", f"{theirs}.{think_norm}", bias=False)
+        prefix, hf_prefix = f"decoder.{i}", f"model.layers.{i}"
+        hf_part, mixer_rows = mixers[word]
+        table += mixer_rows(config, f"{prefix}.attention", f"{hf_prefix}.{hf_part}")
+        rows = dense if expert_rows is None or config.feed_forwards[i] == "dense" else expert_rows
+        table += rows(config, f"{prefix}.feed_forward", f"{hf_prefix}.{feed_forward}")
+        table += linear(f"{prefix}.attention_norm", f"{hf_prefix}.input_layernorm", bias=False)
+        table += linear(f"{prefix}.feed_forward_norm", f"{hf_prefix}.{feed_forward_norm}", bias=False)
     return table + [TensorRow("head.weight", "lm_head.weight")] * (not config.embedding.tied)
 
 

@@ -60,7 +60,7 @@ def read_layers(reading: ConfigReading) -> dict[str, Value]:
 
 
 def write_layers(config: Config) -> HfConfig:
-    """Return the layers that have one feed-forward."""
+    """Return the dense layers."""
     dense = [i for i, word in enumerate(config.feed_forwards) if word == "dense"]
     return dict(decoder_sparse_step=1, mlp_only_layers=dense)
 

@@ -127,7 +127,7 @@ class NativeModel:
 
         def run(ids: Tensor) -> Tensor:
             with quiet(model):
-                logits = model(ids, source, mask=rule, source_mask=source_rule)
+                logits = model(ids, source_ids, mask=rule, source_mask=source_rule)
             if logits.shape[-1] != self.config.vocab or not self.config.predicts_words:
                 raise wordless(model)
             return logits.float()
