@@ -1,7 +1,7 @@
-"""Watch the operations of any PyTorch run: what each was given, what it returned, in which module, from which line.
+"""Watch the operations of any PyTorch code: arguments, result, module and source line.
 
-A subclass of `Watcher` says in `on_operation` what it notes, and may change the arguments or the result. Tracing and the
-doctor build on this module; it imports neither.
+A subclass of `Watcher` overrides `on_operation` and may change the arguments or the result. The doctor builds on this
+module, which doesn't import it.
 
 >>> import torch
 >>> class Names(Watcher):
@@ -33,10 +33,10 @@ class Operation:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    result: Any = None  # once it ran
+    result: Any = None  # set by `run`
 
     def run(self) -> Any:
-        """Call the function, keep its result and return it."""
+        """Call the function, store its result and return it."""
         self.result = self.function(*self.args, **self.kwargs)
         return self.result
 
@@ -61,11 +61,11 @@ class Operation:
         return list(tensors_in(self.result))
 
     def argument(self, name: str, position: int, default: Any = None) -> Any:
-        """Return an argument that may be given by name or by position."""
+        """Return an argument that may be passed by name or by position."""
         return self.kwargs.get(name, self.args[position] if len(self.args) > position else default)
 
     def replace_argument(self, name: str, position: int, value: Any) -> None:
-        """Give an argument another value, where it was given by position or else by name."""
+        """Replace an argument, by position if it was passed so, else by name."""
         if name not in self.kwargs and len(self.args) > position:
             self.args = (*self.args[:position], value, *self.args[position + 1 :])
         else:
@@ -73,10 +73,10 @@ class Operation:
 
 
 class Watcher(TorchFunctionMode):
-    """Inside the block, every operation of this thread passes through `on_operation`, except those that it runs itself."""
+    """Pass every operation of this thread through `on_operation` inside the block, except those that it runs itself."""
 
     def on_operation(self, operation: Operation) -> Any:
-        """Run the operation and return what its caller gets."""
+        """Run the operation and return the result for its caller."""
         return operation.run()
 
     def __torch_function__(
@@ -90,7 +90,7 @@ class Watcher(TorchFunctionMode):
 
 
 def source_span(file: str) -> tuple[int, int] | None:
-    """Return line and column of the innermost expression of this file that asked for the operation; None if none did."""
+    """Return line and column of the innermost expression of this file that called the operation; None if none did."""
     for frame in _frames():
         if frame.f_code.co_filename == file:
             position = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
@@ -99,7 +99,7 @@ def source_span(file: str) -> tuple[int, int] | None:
 
 
 def running_module() -> nn.Module | None:
-    """Return the innermost module whose forward asked for the operation, None outside of modules.
+    """Return the innermost module whose forward called the operation, None outside of modules.
 
     >>> import torch
     >>> class Modules(Watcher):
@@ -130,7 +130,7 @@ def tensors_in(value: object) -> Iterator[Tensor]:
 
 
 def _frames() -> Iterator[FrameType]:
-    """Yield the frames that asked for the operation, innermost first; those of the watcher are left out."""
+    """Yield the frames that called the operation, innermost first, without those of the watcher."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not Watcher.__torch_function__.__code__:
         frame = frame.f_back

@@ -558,7 +558,7 @@ def test_a_truncated_translation_is_reported(call, most, cut, beam):
 def test_a_truncated_translation_is_reported_with_its_map(call, monkeypatch, tmp_path):
     date = ("see", "15 Nov 2026", "--model", DATES, "--cross")
     assert "cut" not in call(*date)[1]
-    monkeypatch.setattr("qkv.tracing.record.native_model.MOST", 4)
+    monkeypatch.setattr("qkv.tracing.record.native_model.MAX_TARGET", 4)
     trace_file = str(tmp_path / "a.safetensors")
     for out in (call(*date, "--save", trace_file)[1], call("see", "--trace", trace_file, "--cross", "--lang", "en")[1]):
         assert "after 4 tokens" in out and "■" not in out and list(rows_of(out))[-1] == "…"

@@ -111,12 +111,12 @@ def tellings(name: str, tree: ast.Module) -> set[str]:
 
 
 def test_models_and_tokenizers_of_ours_and_theirs_are_told_apart_in_one_place():
-    """In `model_of` and `reader_of`; `known` refuses what is nobody's, and `TheirReader` asks what one of theirs has."""
+    """In `model_of` and `reader_of`; `unwrap_model` refuses what is nobody's, and `TheirReader` asks what one of theirs has."""
     found = {name: tellings(name, tree) for name, tree in trees().items() if name.startswith(LOOKING)}
     assert {name: functions for name, functions in found.items() if functions} == {
         "tracing/record/model_protocol.py": {"model_of"},
-        "tracing/record/hf_attention.py": {"known"},
-        "tracing/record/tokenizer_protocol.py": {"reader_of", "__init__", "_as_ours"},
+        "tracing/record/hf_attention.py": {"unwrap_model"},
+        "tracing/record/tokenizer_protocol.py": {"reader_of", "__init__", "_native_view"},
     }
 
 

@@ -148,7 +148,7 @@ def test_a_trace_records_the_experts_of_each_token(tmp_path):
 def test_a_long_text_in_chunks_is_routed_the_same(monkeypatch):
     transformer, ids = model(), torch.randint(37, (33,)).tolist()
     whole = trace(transformer, ids).experts(1)
-    monkeypatch.setattr("qkv.tracing.record.native_model.is_long", lambda n, followed: True)
+    monkeypatch.setattr("qkv.tracing.record.native_model.is_long", lambda n, streamed: True)
     monkeypatch.setattr("qkv.tracing.record.native_model.chunks", lambda n: [slice(0, 20), slice(20, n)])
     assert trace(transformer, ids).experts(1).chosen.tolist() == whole.chosen.tolist()
 

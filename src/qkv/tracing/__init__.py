@@ -1,6 +1,6 @@
-"""Look into attention. A trace keeps q, k and v of each layer, never the n×n matrix; maps are computed from it on demand.
+"""Trace attention: a trace stores q, k and v of each layer, never the n×n matrix, and computes maps on demand.
 
-Read in this order: `record` (how a trace is made), `views` (what it shows), `study` (what heads do).
+Read in this order: `record` (make a trace), `views` (maps, labels, files), `study` (what heads do).
 
 >>> import torch
 >>> import qkv

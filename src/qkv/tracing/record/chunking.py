@@ -1,5 +1,4 @@
-"""A long text goes through a decoder a chunk at a time, its keys and values kept by a cache: what a layer computes on the
-way is only ever a chunk long, and the trace is the same."""
+"""Run a long text through a decoder in chunks with a key/value cache: the trace is the same, activations are a chunk long."""
 
 from __future__ import annotations
 
@@ -10,17 +9,17 @@ import torch
 from ...attention.formula import Call
 from ...mixers.calls import Mixing
 
-CHUNK = 2048  # tokens that go through a model at once
-STREAMED = 8192  # and where somebody follows: in chunks, a layer is whole only when the last one goes through it
+CHUNK = 2048  # the most tokens in one forward pass
+STREAMED = 8192  # the same while streaming: with chunks, no layer is complete before the last chunk
 
 
 def is_long(n: int, *, streamed: bool = False) -> bool:
-    """Is this more than goes through a model at once?"""
+    """True if a text is too long for one forward pass."""
     return n > (STREAMED if streamed else CHUNK)
 
 
 def chunks(n: int) -> list[slice]:
-    """n tokens in as few chunks as may be, all of about one size.
+    """Split n tokens into as few chunks as possible, of about equal size.
 
     >>> chunks(CHUNK + 2)
     [slice(0, 1025, None), slice(1025, 2050, None)]
@@ -30,9 +29,9 @@ def chunks(n: int) -> list[slice]:
 
 
 def join_call(whole: list[Call | Mixing], i: int, call: Call | Mixing, span: slice, n: int) -> None:
-    """Add a chunk's queries to call i of a text of n tokens; keys and values are those seen so far.
+    """Add a chunk's queries to call i of a text of n tokens. The chunk's keys and values include the earlier ones.
 
-    The mask is a rule of distances, the same for every chunk. A mixer hears its chunk alone: its tensors are joined.
+    The mask is a rule of distances, the same for every chunk. A mixer's call has its chunk alone: its tensors are joined.
     """
     if isinstance(call, Mixing):
         if span.start == 0:
@@ -46,7 +45,7 @@ def join_call(whole: list[Call | Mixing], i: int, call: Call | Mixing, span: sli
         write = None if previous.write is None or call.write is None else torch.cat([previous.write, call.write], 2)
         whole[i] = replace(previous, q=q, k=k, v=v, decay=decay, write=write)
         return
-    if span.start == 0:  # room for all queries at once: joining chunks later would hold them twice
+    if span.start == 0:  # allocate all queries at once: joining chunks at the end would need twice the memory
         batch, heads, _, width = call.q.shape
         whole.append(replace(call, q=call.q.new_empty(batch, heads, n, width), lse=None))
     joined = whole[i]

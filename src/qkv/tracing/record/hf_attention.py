@@ -1,8 +1,8 @@
-"""How attention inside a model of `transformers` is heard: where its models ask the library for their kernel.
+"""Observe the attention kernels of `transformers` models.
 
-`AttentionInterface.get_interface(name, eager)` gives every attention module the function it runs. While somebody hears, it
-gives that very function with ears: called with the same arguments, its result handed on. Nothing of the model is touched,
-not even the name of its attention: some models look at that name and mask other keys under another one (DeepSeek V3.2).
+Every attention module gets its kernel from `AttentionInterface.get_interface(name, eager)`. While there are listeners, that
+method returns the same function in a wrapper which passes arguments and result on. The model is not changed, not even the
+name of its attention implementation: some models mask other keys under another name (DeepSeek V3.2).
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width.
 """
@@ -30,18 +30,18 @@ from ...i18n import Problem, all_of, pip_install
 from ..views.token_labels import PARTS
 from .tokenizer_protocol import Inputs
 
-HIDDEN = -1e4  # an additive mask of this or less hides
+HIDDEN = -1e4  # an additive mask hides where it is this or less
 CROSS = re.compile("cross|encdec|encoder_attn|enc_attn", re.IGNORECASE)
 OTHER_MODALITIES = re.compile("vision|visual|image|audio|speech", re.IGNORECASE)
-WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention that have no weights to show
-HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, and none
+WEIGHTLESS = re.compile("linearattention|lightning|delta")  # kinds of attention without weights
+HELPERS = re.compile("(Output|Structure|Embeddings?|Mask|Pooling|Norm)$")  # named after attention, but not attention
 
-Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # masks that were read already, since layers share them
+Rules = dict[int, tuple[Tensor, masks.Mask, Tensor | None]]  # cache of parsed masks, since layers share them
 Stacks = dict[str, dict[int, tuple[str, nn.Module]]]  # part → a layer's number in the model → its name and module
 
 
 class HFConfig(Protocol):
-    """The settings of a model of transformers that are read here; others may be missing."""
+    """The settings of a transformers model that are read here; others may be missing."""
 
     is_encoder_decoder: bool
     model_type: str
@@ -52,7 +52,7 @@ class HFConfig(Protocol):
 
 
 class PretrainedModel(Protocol):
-    """A model of transformers, as far as it is used here: a `PreTrainedModel`."""
+    """The part of transformers' `PreTrainedModel` that is used here."""
 
     config: HFConfig
     device: torch.device
@@ -82,13 +82,13 @@ class PretrainedModel(Protocol):
 
 
 class Untraceable(Problem):
-    """A model whose attention can't be shown; the text has nothing to do with it."""
+    """The model's attention can't be traced, on any text."""
 
 
 def unwrap_model(model: Any) -> PretrainedModel:
-    """The model of transformers itself, out of what may be wrapped around it."""
-    model = getattr(model, "_orig_mod", model)  # torch.compile's
-    if hasattr(model, "get_base_model"):  # peft's
+    """Return the transformers model inside wrappers of torch.compile and peft; refuse any other object."""
+    model = getattr(model, "_orig_mod", model)  # torch.compile
+    if hasattr(model, "get_base_model"):  # peft
         model = model.get_base_model()
     library = sys.modules.get("transformers")
     if library is None or not isinstance(model, library.PreTrainedModel):
@@ -97,7 +97,7 @@ def unwrap_model(model: Any) -> PretrainedModel:
 
 
 def untraceable(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> Problem:
-    """The problem of attention that asks nobody for its kernel, or of a model that has none."""
+    """Return the problem of attention that doesn't use transformers' kernel registry, or of a model without attention."""
     names = sorted(set(classes))
     if not names:
         return Untraceable(
@@ -114,7 +114,7 @@ def untraceable(model: PretrainedModel | nn.Module, classes: Sequence[str]) -> P
 
 
 def stacks(model: PretrainedModel) -> Stacks:
-    """The attention modules by part and layer."""
+    """Return the attention modules by part and layer."""
     modules: dict[str, list[tuple[str, nn.Module]]] = {}
     for name, module in attention_modules(model):
         modules.setdefault(part_of(model, name, module), []).append((name, module))
@@ -126,15 +126,15 @@ def stacks(model: PretrainedModel) -> Stacks:
 
 
 def context_of(model: PretrainedModel) -> int | None:
-    """How many tokens the model was made for, where its config says so."""
+    """Return the context length of the config, None if it has none."""
     context = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return context if isinstance(context, int) else None
 
 
 def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
-    """How many heads each layer of each part has; refuses a model whose heads can't be edited one by one."""
+    """Return the number of heads of each layer, by part; refuse a model whose heads can't be edited one by one."""
     shared = getattr(model.config, "num_hidden_groups", None)
-    if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT's
+    if shared is not None and shared < model.config.num_hidden_layers:  # ALBERT
         raise Problem(
             "the layers of {model} share one attention, so a head of one layer can't be edited by itself",
             model=type(model).__name__,
@@ -150,8 +150,7 @@ def heads_of(model: PretrainedModel) -> dict[str, dict[int, int]]:
 
 
 def attention_modules(model: PretrainedModel, *, all_modalities: bool = False) -> list[tuple[str, nn.Module]]:
-    """Modules named after attention that hold no other such module, those for pictures and sound left out."""
-
+    """Return the innermost modules named after attention, without those for images and audio."""
     family = str(model.config.model_type).replace("_", "").replace("-", "").lower()
 
     def is_attention(module: nn.Module) -> bool:
@@ -169,7 +168,7 @@ def attention_modules(model: PretrainedModel, *, all_modalities: bool = False) -
 
 
 def layer_numbers(names: Sequence[str]) -> tuple[int, ...]:
-    """The numbers of layers from the names of their attention: those of the model, where each has one of its own.
+    """Return the layer numbers in the names of attention modules; 0, 1, 2, … if those don't rise.
 
     >>> layer_numbers(["model.layers.3.self_attn", "model.layers.7.self_attn"])  # the others have no attention
     (3, 7)
@@ -182,7 +181,7 @@ def layer_numbers(names: Sequence[str]) -> tuple[int, ...]:
 
 
 def side_of(name: str) -> str | None:
-    """Encoder or decoder, by the outermost word of a module's name that says so.
+    """Return "encoder" or "decoder", whichever comes first in a module's name, else None.
 
     >>> side_of("decoder.bert.encoder.layer.0.attention.self")  # a decoder made of BERT
     'decoder'
@@ -192,7 +191,7 @@ def side_of(name: str) -> str | None:
 
 
 def part_of(model: PretrainedModel, name: str, module: nn.Module) -> str:
-    """Which part of the model an attention belongs to, by where it stands."""
+    """Return the part of the model that an attention module belongs to."""
     if getattr(module, "is_cross_attention", False) or CROSS.search(name):
         return "cross"
     if model.config.is_encoder_decoder:
@@ -208,17 +207,16 @@ def _heads(module: nn.Module) -> int:
     raise untraceable(module, [type(module).__name__])
 
 
-Listener = tuple[Callable[..., None], dict[int, str], int]  # with its modules' names and its thread
-# Known to the whole process, as the library's registry is: its models ask that for their kernel, and nobody else.
-listeners: list[Listener] = []
-_edited: dict[int, str] = {}  # a module → the name its edits go by
-_replaced: dict[tuple[int, str], list[Any]] = {}  # an owner and a name → what stands there, and how many replace it
+Listener = tuple[Callable[..., None], dict[int, str], int]  # callback, its modules' names, its thread
+listeners: list[Listener] = []  # global, as the library's registry is
+_edited: dict[int, str] = {}  # id of a module → the name of its edits
+_replaced: dict[tuple[int, str], list[Any]] = {}  # id of an owner and a name → the original, and how many replace it
 _lock = threading.Lock()
 
 
 @contextmanager
 def replacing(owner: Any, name: str, replacement: Callable[[Any], Any]) -> Iterator[None]:
-    """Inside the block, what a class or a file calls by this name is replaced; where blocks overlap, until the last ends."""
+    """Replace an attribute of a class, or a global of a module, inside the block; if blocks overlap, until the last ends."""
     is_class, key = isinstance(owner, type), (id(owner), name)
     put = partial(setattr, owner) if is_class else owner.__setitem__
     with _lock:
@@ -236,7 +234,7 @@ def replacing(owner: Any, name: str, replacement: Callable[[Any], Any]) -> Itera
 
 @contextmanager
 def subscribed(subscribers: list[Any], listener: object) -> Iterator[None]:
-    """Inside the block, this listener is one of them all."""
+    """Add the listener to a list inside the block."""
     subscribers.append(listener)
     try:
         yield
@@ -246,7 +244,7 @@ def subscribed(subscribers: list[Any], listener: object) -> Iterator[None]:
 
 @contextmanager
 def observing_kernels() -> Iterator[None]:
-    """Inside the block attention functions have ears; afterwards the library is as it was, whatever happened."""
+    """Wrap the attention functions of transformers inside the block."""
     from transformers import AttentionInterface
 
     library: Any = AttentionInterface
@@ -262,7 +260,7 @@ def observing_kernels() -> Iterator[None]:
 
 @contextmanager
 def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Iterator[None]:
-    """Hear the model, and let edits of these names apply to these (part, layer)s."""
+    """Apply edits of these names to these (part, layer) inside the block."""
     modules = {
         id(module): names[part, i]
         for part, layers in stacks(model).items()
@@ -283,7 +281,7 @@ def editing(model: PretrainedModel, names: Mapping[tuple[str, int], str]) -> Ite
 def _get_interface(
     self: Any, method: Callable[..., Any], attn_implementation: str, default: Any
 ) -> Callable[..., tuple[Tensor, Any]]:
-    """What stands in the place of the library's method: the function it gives, with somebody listening."""
+    """Replace `AttentionInterface.get_interface`: wrap the function that it returns."""
     function = method(self, attn_implementation, default)
     implementation = attn_implementation or "eager"
 
@@ -313,7 +311,7 @@ def _get_interface(
 
 
 def configs_of(model: PretrainedModel) -> list[Any]:
-    """Every config that says which attention a part of the model runs."""
+    """Return every config that names the attention implementation of a part of the model."""
     configs: dict[int, Any] = {}
     pending = [getattr(module, "config", None) for module in model.modules()]
     while pending:
@@ -335,20 +333,20 @@ def call_of(
     name: str,
     rules: Rules,
 ) -> Call:
-    """The same attention as our `Call`."""
+    """Return the arguments of an attention function as a `Call`."""
     bias = options.get("position_bias")
     rule = masks.full()
     n, m = q.shape[2], k.shape[2]
     causal = options.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     if mask is None or (isinstance(mask, Tensor) and mask.ndim == 2):
-        # The eager way needs no telling: what it hides is in its mask.
+        # Eager attention has no implicit mask.
         if implementation != "eager" and causal and n > 1:
             rule = masks.causal()
             if "flash" in implementation:
                 reach = options.get("sliding_window")
                 rule = rule if reach is None else Band(reach - 1, 0)
-            elif m > n:  # room of a cache that nobody filled
+            elif m > n:  # unused space of a cache
                 k, v = k[:, :, :n], v[:, :, :n]
                 bias = None if bias is None else bias[..., :n]
         if mask is not None:
@@ -368,7 +366,7 @@ def call_of(
         )
     if bias is not None:
         if id(bias) not in rules:
-            rules[id(bias)] = (bias, rule, bias if bool(bias.any()) else None)  # T5's cross-attention adds zeros
+            rules[id(bias)] = (bias, rule, bias if bool(bias.any()) else None)  # the bias of T5's cross-attention is 0
         bias = rules[id(bias)][2]
     sinks = options.get("s_aux")
     sinks = sinks if sinks is None or torch.is_grad_enabled() else sinks.detach()
@@ -387,7 +385,7 @@ def call_of(
 
 
 def _read_mask(mask: Tensor) -> tuple[masks.Mask, Tensor | None]:
-    """A mask of the model's, (B, H, N, M), as the shortest rule that equals it, and what it adds to the scores if anything."""
+    """Return a mask (B, H, N, M) as the shortest rule that equals it, and its finite bias if there is one."""
     if mask.dtype == torch.bool:
         return rule_of(mask), None
     is_hidden = mask <= HIDDEN
@@ -397,13 +395,13 @@ def _read_mask(mask: Tensor) -> tuple[masks.Mask, Tensor | None]:
 
 
 def rule_of(allowed: Tensor) -> masks.Mask:
-    """A band (causal, a window) and padding, where together they equal what is written out; else that, as it is."""
+    """Return a boolean mask as a band (causal, a window) and padding if they equal it, else as a dense mask."""
     _, heads, n, m = allowed.shape
     if heads > 1 or 0 in (n, m):
         return masks.dense(allowed)
     table = allowed[:, 0]
-    visible_keys = table.any(1)  # (B, M): keys that somebody sees
-    seeing_queries = table.any(2)  # (B, N): queries that see something
+    visible_keys = table.any(1)  # (B, M): keys that a query may see
+    seeing_queries = table.any(2)  # (B, N): queries that may see a key
     if not bool(seeing_queries.any()):
         return masks.dense(allowed)
     marks = table.contiguous().view(torch.uint8)
@@ -431,7 +429,7 @@ def _equals(rule: masks.Mask, table: Tensor, block: int = 256) -> bool:
 
 
 def reproduces(call: Call, output: Tensor) -> bool:
-    """Do two rows of the call give what the kernel gave, (B, N, H, D)? Rows that see nothing don't count."""
+    """True if two rows of the call give the kernel's output (B, N, H, D). Rows that may see nothing don't count."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]
     rows = sorted({n // 2, n - 1})
@@ -447,7 +445,7 @@ def reproduces(call: Call, output: Tensor) -> bool:
 
 
 def close(ours: Tensor, theirs: Tensor, counted: Tensor) -> bool:
-    """Are these rows of both the same, give or take rounding? The others may be anything, NaN too."""
+    """True if the counted rows are equal up to rounding; the others may be anything, even NaN."""
     if ours.shape != theirs.shape:
         return False
     tolerance = 1e-3 if theirs.dtype in (torch.float32, torch.float64) else 5e-2

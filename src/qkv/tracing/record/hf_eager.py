@@ -1,12 +1,10 @@
-"""The eager road: the weights that a model of `transformers` gives itself, kept whole.
+"""Trace a `transformers` model by the attention weights that it returns itself (`trace(…, eager=True)`).
 
-For models that don't ask the library for their kernel (BLOOM, Falcon, DeBERTa, XLNet …), and so can't be listened to. With
-`attn_implementation="eager"` and `output_attentions=True` they hand out what their softmax made: (B, H, N, M) per layer,
-which grows with n². There are no q, k and v then: a call of such a trace has q, k and v of width 0, and its scores are its
-bias alone, the logarithms of the weights; a softmax over those gives the weights again.
+For models that bypass the library's kernel registry (BLOOM, Falcon, DeBERTa, XLNet …). With `attn_implementation="eager"`
+and `output_attentions=True` they return the result of their softmax, (B, H, N, M) per layer, which grows with n². There are
+no q, k and v: a call has q, k and v of width 0, and its bias is the logarithm of the weights, whose softmax is the weights.
 
-Nothing is taken on trust here either: what isn't one row per token that adds up to 1 (Longformer's windows, Reformer's
-buckets, Funnel's pooled rows) is refused.
+Weights that aren't one row per token with sum 1 (Longformer's windows, Reformer's buckets, Funnel's pooled rows) are refused.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from .hf_inputs import batch_size, entry_point, is_seq2seq, run
 from .hf_trace import ForwardRecording
 
 FIELDS = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
-HOOKED = "_output_capturing_hooks_installed"  # the library's own mark
+HOOKED = "_output_capturing_hooks_installed"  # an attribute that transformers sets
 
 
 def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple[ForwardRecording, Tensor]:
-    """The weights of every layer as calls of width 0, and the model's logits (or states)."""
+    """Return the weights of every layer as calls of width 0, and the model's logits (or states)."""
     _announce_size(model, inputs)
     called = entry_point(model, inputs)
     parameters = inspect.signature(getattr(called, "forward", called)).parameters.values()
@@ -45,7 +43,7 @@ def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple
     if not any(p.name == "output_attentions" or p.kind is p.VAR_KEYWORD for p in parameters):
         raise nothing
     recording = ForwardRecording(model, "input_ids" in inputs)
-    for _ in range(2):  # BigBird takes other attention modules, without the library's hooks, on its first short text
+    for _ in range(2):  # on its first short text BigBird switches to attention modules without the library's hooks
         recording.forward_calls.clear()
         with _eager_attention(model), recording.listen():
             outputs = run(model, inputs | options | {"output_attentions": True})
@@ -55,9 +53,9 @@ def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple
     if outputs.get("attentions"):
         tables[_part(recording, outputs["attentions"])] = list(outputs["attentions"])
     if tables["encoder"] and not is_seq2seq(model):
-        tables["decoder"] = []  # of what another stack made of the text (FastSpeech's frames), not of its tokens
+        tables["decoder"] = []  # attention to another stack's output (FastSpeech's frames), not to tokens
     logits = outputs[0] if outputs.get("logits") is None else outputs.get("logits")
-    del outputs  # a layer's weights are let go as soon as they are kept
+    del outputs  # so that each layer's weights are freed once they are converted
     for part, layers in tables.items():
         present = [i for i, weights in enumerate(layers) if weights is not None]
         expected, names = _sizes(inputs, is_seq2seq(model))[part], _names(model, recording, part, present, len(layers))
@@ -71,7 +69,7 @@ def weights_of(model: PretrainedModel, inputs: Inputs, options: Inputs) -> tuple
 
 
 def bytes_of(model: PretrainedModel, inputs: Inputs) -> int:
-    """How much the weights will take: 4 bytes for every query, key, head, layer and text."""
+    """Return the size of all weights: 4 bytes for every query, key, head, layer and text."""
     sizes = _sizes(inputs, is_seq2seq(model))
     heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
     heads = max(heads) if isinstance(heads, list | tuple) else heads or 1
@@ -83,7 +81,7 @@ def bytes_of(model: PretrainedModel, inputs: Inputs) -> int:
 
 
 def _announce_size(model: PretrainedModel, inputs: Inputs) -> None:
-    """Say the size before it is taken, where the input tells it; refuse what can't fit into this machine's memory."""
+    """Warn of the size of the weights if the input determines it; refuse what exceeds this machine's memory."""
     if not (size := bytes_of(model, inputs)):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else size + 1
@@ -100,12 +98,13 @@ def _announce_size(model: PretrainedModel, inputs: Inputs) -> None:
             "four times that for twice as many",
             **amounts,
         ),
-        stacklevel=5,
-    )  # whoever called trace
+        stacklevel=5,  # the caller of trace
+    )
 
 
 def _format_bytes(size: int) -> str:
-    """
+    """Return a number of bytes as text.
+
     >>> _format_bytes(1_500_000), _format_bytes(16_900_000_000)
     ('1.5 MB', '16.9 GB')
     """
@@ -113,7 +112,7 @@ def _format_bytes(size: int) -> str:
 
 
 def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None]]:
-    """Queries and keys of every part, None where the input doesn't say."""
+    """Return the numbers of queries and keys of every part, None where the input doesn't determine them."""
     ids = inputs.get("input_ids")
     source = None if ids is None else ids.shape[1]
     answer = inputs["decoder_input_ids"].shape[1] if both else source
@@ -124,8 +123,7 @@ def _sizes(inputs: Inputs, both: bool) -> dict[str, tuple[int | None, int | None
 
 @contextmanager
 def _eager_attention(model: PretrainedModel) -> Iterator[None]:
-    """The model with its plainest attention, and afterwards with its own; the hooks by which the library collects weights
-    stay in a model for good otherwise."""
+    """Use eager attention inside the block; afterwards, remove the hooks that the library leaves in the model."""
     implementations = [(config, config._attn_implementation_internal) for config in configs_of(model)]
     hooks = [(module, set(module._forward_hooks), HOOKED in vars(module)) for module in model.modules()]
     try:
@@ -143,8 +141,7 @@ def _eager_attention(model: PretrainedModel) -> Iterator[None]:
 
 
 def _part(recording: ForwardRecording, layers: Iterable[object]) -> str:
-    """What the one stack of a model is called, as where it is listened to; where it doesn't say, a decoder's tokens give
-    nothing to those after them."""
+    """Return the part of a model with one stack: that of its modules, else decoder if no token attends to a later one."""
     for name, module in attention_modules(recording.model, all_modalities=not recording.text):
         if recording.forward_calls[module] and hasattr(module, "is_causal"):
             if (part := part_of(recording.model, name, module)) != "cross":
@@ -157,9 +154,9 @@ def _part(recording: ForwardRecording, layers: Iterable[object]) -> str:
 def _names(
     model: PretrainedModel, recording: ForwardRecording, part: str, present: list[int], layers: int
 ) -> list[str]:
-    """A name with its layer's number for each table: from the modules that ran, where there are as many."""
+    """Return a name with its layer's number for each table: of the modules that ran, if there are as many."""
 
-    def belongs(side: str) -> bool:  # of one stack, whether it is called encoder or decoder was seen in its weights
+    def belongs(side: str) -> bool:  # with one stack, `_part` has decided between encoder and decoder
         return side == part if is_seq2seq(model) else (side == "cross") == (part == "cross")
 
     if len(present) < layers:  # None stands for layers that have no weights
@@ -174,7 +171,7 @@ def _names(
 
 
 def _call(model: PretrainedModel, weights: Tensor, expected: tuple[int | None, int | None]) -> Call:
-    """A layer's weights as a call of width 0, checked."""
+    """Check a layer's weights and return them as a call of width 0."""
     kind = type(model).__name__
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else ()
     if len(shape) != 4 or any(size not in (None, actual) for size, actual in zip(expected, shape[2:], strict=True)):
@@ -188,8 +185,8 @@ def _call(model: PretrainedModel, weights: Tensor, expected: tuple[int | None, i
     tolerance = 1e-4 if weights.dtype in (torch.float32, torch.float64) else 2e-2
     weights = weights.float()
     total, least = weights.sum(-1), float(weights.min())
-    off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that sees nothing gives nothing
-    if not float(off.max()) <= tolerance or least < 0:  # NaN is no share either
+    off = torch.where(total == 0, 0.0, (total - 1).abs())  # a row that may see nothing sums to 0
+    if not float(off.max()) <= tolerance or least < 0:  # also refuses NaN
         low, high = float(total.min()), float(total.max())
         raise Untraceable(
             "{model} gives attention weights whose rows add up to {low} … {high}, not to 1: they aren't the "

@@ -1,8 +1,7 @@
-"""What a model of Hugging Face's `transformers` is called with: texts, ids or a tokenizer's result, as tensors; an
-encoder-decoder's other side; and how its tokens are called.
+"""The inputs of a `transformers` model: tensors made of texts, ids or a tokenizer's result, the decoder's side, and labels.
 
-A model that reads pictures or sound (`pixel_values`, `input_features`) has places for tokens: patches are called by row and
-column, what else there is by number.
+The positions of images and audio (`pixel_values`, `input_features`) are labelled too: patches by row and column, others by
+number.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from .model_protocol import MAX_TARGET, TextInput, targets_of, too_long
 from .streaming import StreamStopped
 from .tokenizer_protocol import AnyTokenizer, ids_of, is_encoding, padded, reader_of
 
-NON_TEXT_INPUTS = ("pixel_values", "input_features", "input_values")  # what models take that read no text
+NON_TEXT_INPUTS = ("pixel_values", "input_features", "input_values")  # inputs of models that read no text
 POSITIONS = re.compile(r"(wpe|embed_positions|position_embeddings?)$")
 
 
 @contextmanager
 def eval_mode(model: PretrainedModel) -> Iterator[None]:
-    """No gradients and no dropout inside; each module trains afterwards if it did before."""
+    """Disable gradients and dropout inside the block; restore the training mode of each module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -42,7 +41,7 @@ def eval_mode(model: PretrainedModel) -> Iterator[None]:
 
 
 def inputs_of(model: PretrainedModel, source: Any, tokenizer: AnyTokenizer) -> Inputs:
-    """What the model is called with."""
+    """Return the tensors to call the model with."""
     if is_encoding(source):
         return _tensors(model, dict(source))
     reader = reader_of(tokenizer)
@@ -59,7 +58,7 @@ def inputs_of(model: PretrainedModel, source: Any, tokenizer: AnyTokenizer) -> I
         if mask is not None and bool(mask.all()):
             inputs.pop("attention_mask")
         elif mask is not None and not bool(mask[:, 0].all()) and "position_ids" in parameters and model.can_generate():
-            # Padded on the left, a text begins at 0 all the same, as it does when it is alone.
+            # A text padded on the left begins at position 0, as it does alone.
             inputs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
         return {key: value for key, value in inputs.items() if key in parameters or key == "input_ids"}
     rows = encoded["input_ids"] or ids_of(source, tokenizer)
@@ -67,7 +66,7 @@ def inputs_of(model: PretrainedModel, source: Any, tokenizer: AnyTokenizer) -> I
 
 
 def _tensors(model: PretrainedModel, inputs: Inputs) -> Inputs:
-    """A tokenizer's result: tensors, on the model's device; lists of different lengths are padded."""
+    """Return a tokenizer's result as tensors on the model's device; lists of different lengths are padded."""
     if isinstance(ids := inputs.get("input_ids"), list) and len({len(row) for row in ids}) > 1:
         return _rows(model, ids)
     main = "input_ids" if ids is not None else next((key for key in NON_TEXT_INPUTS if key in inputs), None)
@@ -86,7 +85,7 @@ def _tensors(model: PretrainedModel, inputs: Inputs) -> Inputs:
 
 
 def _rows(model: PretrainedModel, rows: Sequence[Sequence[int]], prefix: str = "") -> Inputs:
-    """Lists of ids as a batch, padded on the right; a mask only if it says something."""
+    """Return lists of ids as a batch, padded on the right, with a mask if any is padded."""
     pad = getattr(model.config, "pad_token_id", None)
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0 if pad is None else pad] * (longest - len(row))] for row in rows])
@@ -98,7 +97,7 @@ def _rows(model: PretrainedModel, rows: Sequence[Sequence[int]], prefix: str = "
 
 
 def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, target: TextInput | None) -> Inputs:
-    """The decoder's side: the target given, or what the model says, its start token first and without its end."""
+    """Return the decoder's inputs: the target, or else what the model generates, with the start token but not the end."""
     if "decoder_input_ids" in inputs:
         return {}
     if target is None:
@@ -113,7 +112,7 @@ def target_of(model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer, t
 def generate_ids(
     model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer = None, limit: int = MAX_TARGET, **options: object
 ) -> list[list[int]]:
-    """What an encoder-decoder says of its own accord, greedily: token ids, its start token first and without its end."""
+    """Return the greedy output of an encoder-decoder: token ids with the start token but not the end."""
     if not model.can_generate():
         raise Problem("{model} can't say anything by itself: give target=", model=type(model).__name__)
     arguments = inputs
@@ -128,7 +127,7 @@ def generate_ids(
 
 
 def target_limit(model: PretrainedModel, limit: int) -> int:
-    """So many tokens, or as many as there are positions after the start."""
+    """Return `limit`, or the number of positions after the start token if that is less."""
     config = model.config.get_text_config(decoder=True)
     return min(limit, (getattr(config, "max_position_embeddings", None) or limit + 1) - 1)
 
@@ -139,16 +138,16 @@ def _token_id(model: PretrainedModel, what: str) -> int | list[int] | None:
 
 
 def _cut_at_eos(model: PretrainedModel, row: list[int], tokenizer: AnyTokenizer) -> list[int]:
-    """A decoder's row up to where it ends; its first token may be the same one (BART begins with its end)."""
+    """Cut a decoder's row before its first end token; BART's rows also start with one."""
     eos = _token_id(model, "eos_token_id")
     ends = {*(eos if isinstance(eos, list) else [eos]), reader_of(tokenizer).eos}
     return row[: next((i for i in range(1, len(row)) if row[i] in ends), len(row))]
 
 
 def check(model: PretrainedModel, inputs: Inputs, prefix: str = "") -> dict[str, int]:
-    """Refuse tokens that aren't in the vocabulary, and more of them than there are learned positions.
+    """Refuse ids outside the vocabulary and texts longer than the learned positions.
 
-    Where positions aren't learned, more than the context of the model is only said: see note_context.
+    If positions aren't learned, a text beyond the model's context only leads to a notice: see note_context.
     """
     from ...generation.prefill import as_rows, note_context
 
@@ -170,27 +169,27 @@ def check(model: PretrainedModel, inputs: Inputs, prefix: str = "") -> dict[str,
 
 
 def _vocabulary(model: PretrainedModel, prefix: str) -> int | None:
-    """How many tokens the model knows on this side, where it says so."""
+    """Return the size of the vocabulary on this side, None if it is unknown."""
     side = model.decoder if prefix and hasattr(model, "decoder") else model  # an encoder-decoder of two models
     try:
         size = getattr(side.get_input_embeddings(), "num_embeddings", None)
-    except (NotImplementedError, AttributeError):  # of two towers, one for text; or no model at all
+    except (NotImplementedError, AttributeError):  # two towers, or `side` is not a model
         size = None
     return size or getattr(model.config.get_text_config(), "vocab_size", None)
 
 
 def is_seq2seq(model: PretrainedModel) -> bool:
-    """Does it read one text and write another?"""
+    """True if the model is an encoder-decoder for text."""
     return bool(model.config.is_encoder_decoder) and "decoder_input_ids" in inspect.signature(model.forward).parameters
 
 
 def batch_size(inputs: Inputs) -> int:
-    """Texts, pictures or sounds in the batch."""
+    """Return the number of texts, images or sounds."""
     return next(len(inputs[key]) for key in ("input_ids", *NON_TEXT_INPUTS) if key in inputs)
 
 
 def entry_point(model: PretrainedModel, inputs: Inputs) -> Any:
-    """What to call: the model, or of one with two towers (CLIP) the one that reads what is given."""
+    """Return what to call: the model, or, of a model with two towers (CLIP), the one that reads these inputs."""
     for own_key, others, name in (
         ("input_ids", NON_TEXT_INPUTS, "get_text_features"),
         ("pixel_values", ("input_ids",), "get_image_features"),
@@ -204,7 +203,7 @@ def entry_point(model: PretrainedModel, inputs: Inputs) -> Any:
 
 
 def warn_two_towers(model: PretrainedModel, inputs: Inputs) -> None:
-    """Say that of two towers which never look at each other (CLIP) the text's is shown, where both were given."""
+    """Warn that only the text is traced by a model with two separate towers (CLIP) if both inputs are given."""
     both = "input_ids" in inputs and "pixel_values" in inputs
     if both and hasattr(model, "get_image_features") and hasattr(model, "get_text_features"):
         if not model.can_generate():
@@ -219,14 +218,14 @@ def warn_two_towers(model: PretrainedModel, inputs: Inputs) -> None:
 
 
 def run(model: PretrainedModel, inputs: Inputs) -> Any:
-    """The model's forward."""
+    """Call the model."""
     with _explaining_failures(model):
         return entry_point(model, inputs)(**inputs)
 
 
 @contextmanager
 def _explaining_failures(model: PretrainedModel) -> Iterator[None]:
-    """What a model says when it fails is told in a sentence, not lost in a traceback."""
+    """Turn an error inside the model into a `Problem`."""
     try:
         yield
     except (Problem, StreamStopped):
@@ -240,7 +239,7 @@ def _explaining_failures(model: PretrainedModel) -> Iterator[None]:
 
 
 def tokens_of(tokenizer: AnyTokenizer, inputs: Inputs, prefix: str = "") -> list[Tokens]:
-    """Labels of every row."""
+    """Return the labels of every row."""
     ids = inputs[f"{prefix}input_ids"].tolist()
     mask = inputs.get(f"{prefix}attention_mask")
     rows = [[True] * len(row) for row in ids] if mask is None or mask.ndim != 2 else (mask > 0).tolist()
@@ -249,23 +248,23 @@ def tokens_of(tokenizer: AnyTokenizer, inputs: Inputs, prefix: str = "") -> list
 
 
 def position_labels(model: PretrainedModel, inputs: Inputs, count: int) -> Tokens:
-    """Names for what is no text: patches of a picture by row and column, what else there is by number.
+    """Label positions that aren't text: patches of an image by row and column, others by number.
 
-    Where a model puts tokens of its own before its patches, the first of them is [CLS].
+    If a model puts tokens of its own before its patches, the first of them is [CLS].
     """
     names = [f"[{i}]" for i in range(count)]
     tall, wide = _grid(model.config, inputs)
     extra = count - tall * wide
     if not tall * wide or not 0 <= extra <= 8:
         return Tokens(tuple(names))
-    # A space before each, as words have it: names of neighbours must not grow together.
+    # The space keeps neighbouring labels apart when tokens are joined to words.
     names[extra:] = [f" {i},{j}" for i in range(tall) for j in range(wide)]
     names[:extra] = ["[CLS]", *names[1:extra]] if extra else []
     return Tokens(tuple(names), tuple(i < extra for i in range(count)))
 
 
 def _grid(config: object, inputs: Inputs) -> tuple[int, int]:
-    """How many patches a picture has, downwards and across; 0 where that isn't known."""
+    """Return the rows and columns of an image's patches, 0 if they are unknown."""
     vision = next((part for what in ("vision_config", "encoder") if (part := getattr(config, what, None))), config)
     patch = getattr(vision, "patch_size", None)
     patch = patch[0] if isinstance(patch, list | tuple) and len(set(patch)) == 1 else patch

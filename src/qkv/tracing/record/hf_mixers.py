@@ -1,9 +1,9 @@
-"""How mixers inside a model of `transformers` are heard: layers that keep a state instead of attending.
+"""Observe the mixers of `transformers` models: layers that keep a state instead of attending.
 
-Their code calls one of two kernels by its name, a scan (Mamba-2, Bamba, Falcon-H1, Nemotron-H, Zamba 2, …) or the gated
-delta rule (Qwen3-Next, Qwen3.5, OLMo Hybrid, …); which modules do is read from that code, not from a list of classes. While
-somebody hears, the name stands for the very same function with ears: called with the same arguments, its result handed on.
-What it was given is our `Mixing`, and nothing is taken on trust: all that the kernel gave is computed again from it.
+Their code calls one of two kernels by name, a scan (Mamba-2, Bamba, Falcon-H1, Nemotron-H, Zamba 2, …) or the gated delta
+rule (Qwen3-Next, Qwen3.5, OLMo Hybrid, …). Which modules do is read from that code, not from a list of classes. While there
+are listeners, the name refers to a wrapper of the kernel. Its arguments become a `Mixing`, from which the whole output is
+computed again as a check.
 
 B batch, N tokens, H heads, P value width, G groups of heads that share q and k, D key width.
 """
@@ -28,11 +28,11 @@ from ...mixers.forms import CHUNK
 from .hf_attention import OTHER_MODALITIES, PretrainedModel, Untraceable, close, replacing, subscribed
 
 KernelArguments = dict[str, Any]  # a kernel's arguments by name
-OnCall = Callable[[str, Mixing], None]  # a module's name in the model, and what its kernel was given
+OnCall = Callable[[str, Mixing], None]  # called with a module's name in the model and its call
 
 
 def _from_mamba(arguments: KernelArguments) -> tuple[Mixing, Tensor]:
-    """Mamba-2's scan: q = C, k = B, v = Δ·x, log γ = Δ·A; and x itself, D times, which is added to what comes out."""
+    """Return Mamba-2's scan as a call, q = C, k = B, v = Δ·x, log γ = Δ·A, and D·x, which is added to its output."""
     x, step, skip = (
         arguments["hidden_states"].float(),
         arguments["dt"],
@@ -53,7 +53,7 @@ def _from_mamba(arguments: KernelArguments) -> tuple[Mixing, Tensor]:
 
 
 def _from_delta_rule(arguments: KernelArguments) -> tuple[Mixing, Tensor]:
-    """The gated delta rule; q and k come once per head of values, and nothing is added."""
+    """Return the gated delta rule as a call, q and k once per value head, and 0, which is added to its output."""
     q, k, v, decay, write = (
         arguments[name].float().transpose(1, 2) for name in ("query", "key", "value", "g", "beta")
     )  # (B, H, N, ·), (B, H, N)
@@ -71,7 +71,7 @@ KERNELS: dict[str, Callable[[KernelArguments], tuple[Mixing, Tensor]]] = {
 
 
 def kernel_of(module: nn.Module) -> str | None:
-    """The kernel that a module's own code calls, if any.
+    """Return the name of the kernel that a module's `forward` calls, None if it calls none.
 
     >>> from transformers.models.bamba.modeling_bamba import BambaConfig, BambaMixer
     >>> config = BambaConfig(hidden_size=8, num_attention_heads=2, mamba_n_heads=2, num_hidden_layers=1)
@@ -82,13 +82,13 @@ def kernel_of(module: nn.Module) -> str | None:
     return next((name for name in KERNELS if code is not None and name in code.co_names), None)
 
 
-# Known to the whole process, as the names of the library's files are: its layers call what these stand for.
-_listeners: list[tuple[Callable[[KernelArguments, Any], None], int]] = []  # who hears, and in which thread
+# Global, as the names in the library's modules are: callback and thread.
+_listeners: list[tuple[Callable[[KernelArguments, Any], None], int]] = []
 
 
 @contextmanager
 def listen(model: PretrainedModel, on_call: OnCall, *, all_modalities: bool = False) -> Iterator[None]:
-    """Inside the block, `on_call` is called with every mixing of this model in this thread; afterwards all is as it was."""
+    """Call `on_call` for every mixer call of this model in this thread inside the block."""
     mixers = [
         (name, module, kernel)
         for name, module in model.named_modules()
@@ -110,7 +110,7 @@ def listen(model: PretrainedModel, on_call: OnCall, *, all_modalities: bool = Fa
                 call, skip_output = KERNELS[kernel](arguments)
                 keep = None if real is None else real[:, -call.v.shape[2] :].bool()
                 matches = reproduces(call, skip_output, result[0] if isinstance(result, tuple) else result, keep)
-            except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):  # given otherwise than we know
+            except (LookupError, AttributeError, TypeError, ValueError, RuntimeError):  # unknown arguments
                 matches = False
             if not matches:
                 raise Untraceable(
@@ -147,7 +147,7 @@ def _observed(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reproduces(call: Mixing, skip_output: Tensor, output: Tensor, keep: Tensor | None) -> bool:
-    """Is what a kernel gave, (B, N, H, P), what becomes of the call? Padding may be anything."""
+    """True if the call gives the kernel's output (B, N, H, P); padding may be anything."""
     ours = call.run("chunkwise", CHUNK)[0].transpose(1, 2) + skip_output
     counted = torch.ones(ours.shape[:2], dtype=torch.bool, device=ours.device) if keep is None else keep  # (B, N)
     return ours.shape == output.shape and close(ours.flatten(2), output.flatten(2), counted)

@@ -1,4 +1,4 @@
-"""Models of Hugging Face's `transformers`, as looking asks for them (models.py); huggingface.py makes their traces."""
+"""The model protocol (model_protocol.py) for models of Hugging Face's `transformers`; hf_trace.py makes their traces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .tokenizer_protocol import AnyTokenizer, reader_of
 
 
 class HFModel:
-    """A model of transformers that is looked into, out of what may be wrapped around it."""
+    """Adapter for a transformers model; wrappers of torch.compile and peft are removed."""
 
     has_static_layers = False
 
@@ -26,27 +26,27 @@ class HFModel:
 
     @property
     def kind(self) -> str:
-        """As its config says, else by where its attention stands."""
+        """The kind that the config names, else that of the first attention."""
         if self.model.config.is_encoder_decoder:
             return "encoder-decoder"
-        bare = "decoder" if self.model.can_generate() else "encoder"  # nothing in it attends
+        bare = "decoder" if self.model.can_generate() else "encoder"  # no attention at all
         return next(iter(hf_attention.stacks(self.model)), bare)
 
     @property
     def context(self) -> int | None:
-        """As its config says."""
+        """The context length of the config."""
         return hf_attention.context_of(self.model)
 
     def heads(self) -> dict[str, dict[int, int]]:
-        """Refuses a model whose heads can't be edited one by one."""
+        """Return the heads of each layer; refuse a model whose heads can't be edited one by one."""
         return hf_attention.heads_of(self.model)
 
     def trace(self, request: TraceRequest) -> Trace:
-        """`request.given` may be whatever the model is called with."""
+        """Trace the model; `request.source` may also be the model's keyword arguments."""
         return hf_trace.trace(self.model, request)
 
     def prepare(self, source: TextInput, tokenizer: AnyTokenizer, target: TextInput | None = None) -> PreparedText:
-        """Padded as its tokenizer does."""
+        """Prepare texts, padded as the tokenizer does."""
         inputs = inputs_of(self.model, source, tokenizer)
         check(self.model, inputs)
         side = ""
@@ -66,13 +66,13 @@ class HFModel:
         return PreparedText(run, ids, torch.ones_like(ids) > 0 if real is None else real > 0)
 
     def translate(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
-        """As the library's own `generate` says it."""
+        """Translate greedily with the library's `generate`."""
         inputs = inputs_of(self.model, text, tokenizer)
         return reader_of(tokenizer).text(generate_ids(self.model, inputs, tokenizer, use_cache=cache)[0][1:])
 
     @contextmanager
     def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:
-        """Theirs are listened to inside the block, and known by who they are: another model's heads stay as they are."""
+        """Observe the model inside the block. The names contain the model's id: other models aren't edited."""
         names = {(part, layer): f"{part}.{layer} of {id(self.model)}" for part, layer in layers}
         with hf_attention.editing(self.model, names):
             yield names

@@ -1,8 +1,7 @@
-"""A trace of a model of Hugging Face's `transformers`: what goes in, what was heard, what is kept.
+"""Trace a model of Hugging Face's `transformers`.
 
-No code here is about one architecture (hf_attention.py and hf_mixers.py say how they are heard), so nothing is taken on trust: that q, k, v
-and the mask explain what the kernel gave is checked on two rows of every call, and that an output projection reads the
-heads' outputs as they are, when it does.
+No code here is about one architecture, so everything is checked: two rows of every call must give the kernel's output, and
+an output projection is recorded only if it reads the heads' outputs unchanged.
 """
 
 from __future__ import annotations
@@ -73,15 +72,15 @@ PROJECTIONS = ("o_proj", "out_proj", "c_proj", "dense", "o", "wo", "Wo", "out_li
 
 
 def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
-    """What every attention of a model of `transformers` receives (the model itself).
+    """Trace a `transformers` model.
 
-    `request.source` may also be what a tokenizer of theirs makes, with `input_ids` and `attention_mask`: it goes to the model as
-    it is; so do `pixel_values`, `input_features` and `input_values`. Batches of texts are padded by the tokenizer where
-    it can, id lists of different lengths on the right. A long text goes through a decoder in chunks, where the library's
-    own cache can keep all of its keys. `request.eager` keeps the weights that the model itself gives (eager.py).
+    `request.source` may also be a tokenizer's result with `input_ids` and `attention_mask`, or `pixel_values`,
+    `input_features` or `input_values`, which the model gets unchanged. Batches of texts are padded by the tokenizer if it
+    can, lists of ids on the right. A decoder reads a long text in chunks if the library's cache keeps all of its keys.
+    With `request.eager` the weights that the model returns are recorded (hf_eager.py).
     """
     tokenizer, listener = request.tokenizer, request.listener
-    cut: int | None = None  # after so many tokens what the model says was cut off
+    cut: int | None = None  # the number of tokens after which generation was cut off
     with eval_mode(model):
         inputs = inputs_of(model, request.source, tokenizer)
         if listener is not None and not is_seq2seq(model):
@@ -105,7 +104,7 @@ def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
         parameters = inspect.signature(model.forward).parameters
         options: Inputs = {"return_dict": True}
         if "logits_to_keep" in parameters and not request.logits:
-            options["logits_to_keep"] = 1  # a long text's logits are larger than all else that is kept
+            options["logits_to_keep"] = 1  # the logits of a long text are larger than its trace
         if request.eager:
             from .hf_eager import weights_of
 
@@ -127,7 +126,7 @@ def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
     traced.more.update(context_notes)
     if cut is not None and "cross" in traced.calls:
         rows = traced.queries["decoder"]
-        rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: that one ended earlier
+        rows = [tokens.ahead(END if tokens.special[-1] else CUT) for tokens in rows]  # padding: it ended earlier
         traced = replace(traced, queries=traced.queries | {"cross": rows}, more=traced.more | {"cut": cut})
     if listener is not None:
         traced.more["states"] = recording.states
@@ -137,7 +136,7 @@ def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
 
 
 def _append_ids(inputs: Inputs, extra: tuple[int, ...]) -> Inputs:
-    """The same texts with these ids after each."""
+    """Append these ids to every text."""
     if not extra:
         return inputs
     extended = dict(inputs)
@@ -152,15 +151,14 @@ def _append_ids(inputs: Inputs, extra: tuple[int, ...]) -> Inputs:
 def _layout(
     model: PretrainedModel, inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[dict[str, dict[int, int]], Sides, Sides] | None:
-    """The layers, their heads and the tokens, where they can be known before the model has run; None where they can't, or
-    where the text is so long that it goes through in chunks."""
+    """Return the heads of each layer and the tokens; None if they are unknown before the forward pass, or for chunks."""
     if "input_ids" not in inputs or any(hf_mixers.kernel_of(module) for module in model.modules()):
         return None
     if is_long(inputs["input_ids"].shape[1], streamed=True) and _can_run_in_chunks(model, inputs):
         return None
     try:
         heads = heads_of(model)
-    except Problem:  # its heads aren't its own, or aren't known
+    except Problem:  # shared or unknown heads
         return None
     if "cross" in heads and not is_seq2seq(model):
         return None
@@ -168,7 +166,7 @@ def _layout(
 
 
 def _layer_callback(model: PretrainedModel, listener: TraceListener) -> Callable[[str, str, Call], None]:
-    """Tells who follows of a module's call, by the number of its layer."""
+    """Return a function that notifies the listener of a module's call, by the number of its layer."""
     numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
 
     def on_call(part: str, name: str, call: Call) -> None:
@@ -179,7 +177,7 @@ def _layer_callback(model: PretrainedModel, listener: TraceListener) -> Callable
 
 
 def _check_arguments(model: PretrainedModel, inputs: Inputs) -> None:
-    """Refuse what this model doesn't take, and name what it needs beside."""
+    """Refuse inputs that the model doesn't take, or that lack a required one."""
     if (entry := entry_point(model, inputs)) is not model:
         return
     parameters = inspect.signature(entry.forward).parameters
@@ -202,7 +200,7 @@ def _check_arguments(model: PretrainedModel, inputs: Inputs) -> None:
 
 
 def _can_run_in_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
-    """Is this one long text for a decoder that remembers nothing but keys and values, those of every layer?"""
+    """True for a single long text and a decoder whose only state is the keys and values of every layer."""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
     if "input_ids" not in inputs or entry_point(model, inputs) is not model:
@@ -224,11 +222,11 @@ def _can_run_in_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
 
 
 def _run_in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tuple[ForwardRecording, Tensor] | None:
-    """The same as one forward of the whole text; None where what the chunks hid or added is no rule of distances."""
+    """Run a text in chunks, as one forward pass of all; None if the chunks' masks or biases aren't rules of distances."""
     from transformers.cache_utils import DynamicCache
 
     n = ids.shape[1]
-    cache = DynamicCache()  # not told of windows: those caches forget keys, which a trace keeps
+    cache = DynamicCache()  # without the config: caches of windows drop keys
     whole: list[Call | Mixing] = []
     chunk_masks, logits, chunk_states = [], [], []
     for span in chunks(n):
@@ -254,13 +252,13 @@ def _run_in_chunks(model: PretrainedModel, ids: Tensor, options: Inputs) -> tupl
 
 
 def _bands(rule: Mask) -> Mask:
-    """What a mask says about distances. Keys that the last chunk doesn't reach look like padding to it, and aren't."""
+    """Return a mask's rules of distances; the padding of a last chunk may only be keys beyond its window."""
     bands = [term for term in rule.terms() if isinstance(term, Band)]
     return reduce(and_, bands, masks.full())
 
 
 def _agrees(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> bool:
-    """Does the rule of the whole text hide from these queries just what the chunk's own rule hid from them?"""
+    """True if the rule of the whole text equals a chunk's own rule on the chunk's queries."""
     size = span.stop - span.start
     for i in range(0, size, block):
         rows = slice(span.start + i, min(span.start + i + block, span.stop))
@@ -276,23 +274,23 @@ def _agrees(whole: Mask, part: Mask, span: slice, n: int, block: int = 256) -> b
 
 @dataclass(eq=False)
 class ForwardRecording:
-    """The calls of one forward, by part, and the modules that made them."""
+    """The calls of one forward pass, by part, and their modules."""
 
     model: PretrainedModel
-    text: bool = True  # what it reads; attention to pictures and sound beside a text is left out
+    text: bool = True  # if there is a text, attention to images and audio is not recorded
     calls: dict[str, list[Call | Mixing]] = field(default_factory=dict)  # part → of each layer, `Mixing` in mixers
     names: dict[str, list[str]] = field(default_factory=dict)  # part → of each call, its module's name in the model
     outputs: dict[str, Projection] = field(default_factory=dict)
     rules: Rules = field(default_factory=dict)
-    projections: dict[int, nn.Module] = field(default_factory=dict)  # an attention → its output projection
-    pending: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # a projection → what it should receive
-    forward_calls: Counter[nn.Module] = field(default_factory=Counter)  # attentions, by how often they ran
-    kernel_calls: Counter[nn.Module] = field(default_factory=Counter)  # and how often they asked for a kernel
-    on_call: Callable[[str, str, Call], None] | None = None  # is told of every call at once: part, module's name, call
-    states: Tensor | None = None  # (B, N, C): what the model's head reads, where it says so
+    projections: dict[int, nn.Module] = field(default_factory=dict)  # id of an attention → its output projection
+    pending: dict[int, tuple[str, Tensor]] = field(default_factory=dict)  # id of a projection → its expected input
+    forward_calls: Counter[nn.Module] = field(default_factory=Counter)  # attention → its forward calls
+    kernel_calls: Counter[nn.Module] = field(default_factory=Counter)  # attention → its kernel calls
+    on_call: Callable[[str, str, Call], None] | None = None  # called with part, module's name, call
+    states: Tensor | None = None  # (B, N, C): the final states, if the model returns them
 
     def run(self, inputs: Inputs) -> Any:
-        """The model's forward, heard; gives its logits, or its states where it has none."""
+        """Call the model and return its logits, or its states if it has no logits."""
         mixing = hf_mixers.listen(self.model, self._on_mixing, all_modalities=not self.text)
         with self.model.base_model.register_forward_hook(self._keep_states), observing_kernels(), self.listen(), mixing:
             output = run(self.model, inputs)
@@ -304,7 +302,7 @@ class ForwardRecording:
         repeated = next(
             (module for module, count in self.forward_calls.items() if self.kernel_calls[module] > count), None
         )
-        if repeated is not None:  # what it does with several maps is its own affair (DiffLlama subtracts one)
+        if repeated is not None:  # it combines several maps (DiffLlama subtracts one)
             raise _not_plain_attention(repeated)
         logits = getattr(output, "logits", None)
         return output[0] if logits is None else logits
@@ -314,7 +312,7 @@ class ForwardRecording:
 
     @contextmanager
     def listen(self) -> Iterator[None]:
-        """Collect what this thread's forward hands over."""
+        """Record the kernel calls of this thread inside the block."""
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
         with ExitStack() as stack:
@@ -330,7 +328,7 @@ class ForwardRecording:
             yield
 
     def _on_call(self, name: str, module: Any, arguments: tuple[Any, ...], output: Tensor, final: Tensor) -> None:
-        """One call: what it was handed, what the kernel made of it, and what the model goes on with (edited or not)."""
+        """Record a call: its arguments, the kernel's output, and the output after edits."""
         if self.text and OTHER_MODALITIES.search(name):
             return
         q, k, v, mask, options, implementation = arguments
@@ -349,13 +347,13 @@ class ForwardRecording:
             self.on_call(part, name, call)
 
     def _on_mixing(self, name: str, call: Mixing) -> None:
-        """One mixing, of a layer that keeps a state."""
+        """Record the call of a mixer."""
         layers = self.calls.setdefault("mixers", [])
         layers.append(replace(call, name=f"mixers.{len(layers)}"))
         self.names.setdefault("mixers", []).append(name)
 
     def _projecting(self, projection: nn.Module, args: tuple[Tensor, ...]) -> None:
-        """An output projection is kept only if it reads the heads' outputs as they are: no gate, no norm between."""
+        """Record an output projection if it reads the heads' outputs unchanged, without a gate or a norm between."""
         name, expected = self.pending.pop(id(projection), ("", None))
         if expected is None or not isinstance(args[0], Tensor) or args[0].shape[-1] != expected.shape[-1]:
             return
@@ -377,7 +375,7 @@ def _not_plain_attention(module: nn.Module) -> Untraceable:
 
 
 def _projection(module: nn.Module, parent: nn.Module | None) -> nn.Module | None:
-    """The linear layer behind the heads: the module's own, or as BERT has it, its neighbour's."""
+    """Return the linear layer after the heads: the module's own or, in BERT, its neighbour's."""
     for holder in (module, getattr(parent, "output", None)):
         for name in PROJECTIONS:
             layer = getattr(holder, name, None)
@@ -403,7 +401,7 @@ def _build_trace(
     more: dict[str, object] = {"kind": "encoder-decoder" if is_seq2seq(model) else main_part}
     if request.logits:
         more["logits"] = logits.float()
-    # What people call the model: the last word of where it came from.
+    # The last part of the path or repository that the model came from.
     name = request.name or PurePath(getattr(model.config, "name_or_path", "") or "").name or type(model).__name__
     return Trace(calls, queries, keys, name, request.text, outputs, more, numbers=partial_numbers)
 
@@ -411,8 +409,8 @@ def _build_trace(
 def _sides(
     model: PretrainedModel, calls: dict[str, list[Call | Mixing]], inputs: Inputs, tokenizer: AnyTokenizer
 ) -> tuple[Sides, Sides]:
-    """The tokens that ask and those that are looked at, by part. A call of another size than they are is refused: whatever
-    its rows stand for (pooled tokens, memories, two texts in one), it isn't these."""
+    """Return the tokens of queries and keys, by part. A call of another size is refused: its rows aren't these tokens but
+    something else (pooled tokens, memories, two texts in one)."""
     queries, keys = _tokens_by_part(model, inputs, tokenizer, calls, calls)
     for part, layers in calls.items():
         expected = len(queries[part][0]), len(keys[part][0])
@@ -445,8 +443,7 @@ def _tokens_by_part(
     calls: dict[str, list[Call | Mixing]],
     parts: Iterable[str],
 ) -> tuple[Sides, Sides]:
-    """The tokens on both sides of these parts; what has no words (pictures, a memory from elsewhere) is as long as its
-    calls say."""
+    """Return the tokens of queries and keys, by part; without a text (images, encoder states), the calls give the number."""
     source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
     if source is None:
         first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
@@ -454,7 +451,7 @@ def _tokens_by_part(
     target, memory = source, source
     if is_seq2seq(model):
         target = tokens_of(tokenizer, inputs, "decoder_")
-    elif "cross" in calls:  # to states that came from elsewhere: they have no words
+    elif "cross" in calls:  # encoder states without a text
         memory = [position_labels(model, {}, calls["cross"][0].k.shape[2])] * len(source)
     ahead = [tokens.ahead() for tokens in target]
     return sides_of(parts, source, target, ahead, memory)

@@ -1,7 +1,7 @@
-"""What looking into a model asks of it, whoever made it: one protocol, answered by native_model.py and hf_model.py.
+"""The protocol by which models are traced and edited; native_model.py and hf_model.py implement it.
 
-    model_of(model).heads()          how many heads each layer of each part has
-    model_of(model).trace(…)         what every attention receives
+    model_of(model).heads()          the number of heads of each layer, by part
+    model_of(model).trace(…)         a trace
 
 B batch, N tokens, V vocabulary.
 """
@@ -23,7 +23,7 @@ from .tokenizer_protocol import AnyTokenizer, Inputs, Rows, reader_of, to_list
 if TYPE_CHECKING:
     from .streaming import Sides, TraceListener
 
-MAX_TARGET = 128  # tokens that an encoder-decoder may say where nobody gave a target
+MAX_TARGET = 128  # tokens that an encoder-decoder may generate if there is no target
 
 Layer = tuple[str, int]  # part, number
 TextInput = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tensor
@@ -31,7 +31,7 @@ TextInput = str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]] | Tens
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """The arguments of `qkv.trace`, and of `follow` in streaming.py, which adds a follower."""
+    """The arguments of `qkv.trace`, and the listener of `stream_trace`."""
 
     source: TextInput | Inputs
     tokenizer: AnyTokenizer = None
@@ -48,15 +48,15 @@ class TraceRequest:
 
 
 class PreparedText(NamedTuple):
-    """A text as a model is to read it, and how to ask what it says to it."""
+    """The ids of a text and a function that runs the model on ids."""
 
     run: Callable[[Tensor], Tensor]  # ids (B, N) → logits (B, N, V)
-    ids: Tensor  # (B, N): an encoder-decoder's are its decoder's
-    real: Tensor  # (B, N): True where it is no padding
+    ids: Tensor  # (B, N): of the decoder if there are two stacks
+    real: Tensor  # (B, N): False for padding
 
 
 class Model(Protocol):
-    """A model as far as looking needs it."""
+    """A model that can be traced and edited."""
 
     @property
     def kind(self) -> str:
@@ -64,28 +64,28 @@ class Model(Protocol):
 
     @property
     def context(self) -> int | None:
-        """How many tokens it was made for, where it says so."""
+        """The context length, None if it is unknown."""
 
-    has_static_layers: bool  # can its layers and heads be known before it has run?
+    has_static_layers: bool  # True if its layers and heads are known before it has run
 
     def heads(self) -> dict[str, dict[int, int]]:
-        """How many heads each layer of each part has; only those that attend."""
+        """Return the number of heads of each layer that attends, by part."""
 
     def trace(self, request: TraceRequest) -> Trace:
-        """Return what every attention receives."""
+        """Run the model on a text and return the trace."""
 
     def prepare(self, source: TextInput, tokenizer: AnyTokenizer, target: TextInput | None = None) -> PreparedText:
-        """A text, ids, or a batch of either, to be run as often as one likes."""
+        """Prepare a text, ids, or a batch of either, to run the model on it repeatedly."""
 
     def translate(self, text: str, tokenizer: AnyTokenizer, *, cache: bool = True) -> str:
-        """What an encoder-decoder says to a text, greedily."""
+        """Return the greedy translation of an encoder-decoder."""
 
     def editing(self, layers: Iterable[Layer]) -> AbstractContextManager[Mapping[Layer, str]]:
-        """Inside the block these layers' attention can be edited: the names by which `replace_weights` knows them."""
+        """Make these layers editable inside the block; give their names for `replace_weights`."""
 
 
 def model_of(model: object) -> Model:
-    """The one place where ours and theirs are told apart; what is neither is refused."""
+    """Return the adapter of a qkv or transformers model; refuse any other object."""
     from ...model.transformer import Transformer
 
     if isinstance(model, Transformer):
@@ -98,7 +98,7 @@ def model_of(model: object) -> Model:
 
 
 def targets_of(target: TextInput, tokenizer: AnyTokenizer, texts: int) -> Rows:
-    """Token ids of what is to be said to each of so many texts, as the tokenizer makes them."""
+    """Return the ids of the targets, one row per text."""
     items: list[Any] = [target] if isinstance(target, str) else list(to_list(target))
     items = [items] if items and isinstance(items[0], int) else items
     reader = reader_of(tokenizer)
@@ -111,22 +111,21 @@ def targets_of(target: TextInput, tokenizer: AnyTokenizer, texts: int) -> Rows:
 def sides_of(
     parts: Iterable[str], source: list[Tokens], target: list[Tokens], ahead: list[Tokens], memory: list[Tokens]
 ) -> tuple[Sides, Sides]:
-    """The tokens that ask and those that are looked at, by part; a row of cross-attention is known by the word it makes,
-    `ahead`."""
+    """Return the tokens of queries and keys, by part. A row of cross-attention is labelled by the word it predicts (`ahead`)."""
     queries = {"encoder": source, "decoder": target, "cross": ahead, "mixers": target}
     keys = queries | {"cross": memory}
     return {part: queries[part] for part in parts}, {part: keys[part] for part in parts}
 
 
 def uneven(sources: int, targets: int) -> Problem:
-    """The problem of texts and targets that aren't as many."""
+    """Return the problem of different numbers of texts and targets."""
     return Problem(
         "there are {sources} texts and {targets} targets: give one for each", sources=sources, targets=targets
     )
 
 
 def too_long(tokens: int, context: int) -> Problem:
-    """The problem of a text beyond the positions that were learned."""
+    """Return the problem of a text longer than the learned positions."""
     return Problem(
         "the text has {tokens} tokens and this model learned {context} positions: shorten it",
         tokens=tokens,

@@ -1,4 +1,4 @@
-"""Models of ours, as looking asks for them (models.py): what their attention receives, what they say, which heads they have.
+"""The model protocol (model_protocol.py) for qkv's own `Transformer`.
 
 B batch, N tokens, V vocabulary.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class NativeModel:
-    """A `Transformer` that is looked into."""
+    """Adapter for a `Transformer`."""
 
     has_static_layers = True
 
@@ -45,7 +45,7 @@ class NativeModel:
         self.kind, self.context = model.config.kind, model.config.context
 
     def heads(self) -> dict[str, dict[int, int]]:
-        """Every layer that attends has equally many heads; mixers have their own."""
+        """Return the number of heads of each layer; layers with a state are the part mixers."""
         sides = {"encoder": self.model.encoder, "decoder": self.model.decoder}
         if self.kind == "encoder-decoder":
             sides["cross"] = self.model.decoder
@@ -59,11 +59,11 @@ class NativeModel:
         return {part: layers for part, layers in heads.items() if layers}
 
     def trace(self, request: TraceRequest) -> Trace:
-        """`request.eager` is nothing to ours, which can always be heard."""
+        """Trace the model; `request.eager` changes nothing, since native models can always be observed."""
         tokenizer, target, listener = request.tokenizer, request.target, request.listener
         model, is_seq2seq = self.model, self.kind == "encoder-decoder"
         rows = self._rows(request.source, tokenizer)
-        if listener is not None and not is_seq2seq:  # there they come after what is said
+        if listener is not None and not is_seq2seq:  # else the continuation follows the target
             rows = [[*row, *listener.continuation] for row in rows]
         rows = as_rows("source", rows, self.config.read_vocab)
         longest = max(map(len, rows))
@@ -97,12 +97,12 @@ class NativeModel:
             return Trace(layers, queries, keys, name, text, outputs, more | context_notes, turning, numbers, routing)
 
     def _sides(self, rows: Rows, targets: Rows, tokenizer: AnyTokenizer, cut: int | None) -> tuple[Sides, Sides]:
-        """The tokens that ask and those that are looked at, by part; after `most` tokens what is said was cut off."""
+        """Return the tokens of queries and keys, by part; generation was cut off after `cut` tokens, if not None."""
         source = _tokens(tokenizer, rows)
         target = source if targets is rows else _tokens(tokenizer, targets)
         ahead = target
         if target is not source:
-            # The longest of a batch is the one that was cut.
+            # The longest row of a batch is the one that was cut.
             longest = max(map(len, targets))
             ends = [CUT if cut is not None and len(row) == longest else END for row in targets]
             ahead = [tokens.ahead(end) for tokens, end in zip(target, ends, strict=True)]
@@ -111,7 +111,7 @@ class NativeModel:
     def prepare(
         self, source: TextInput | Inputs, tokenizer: AnyTokenizer, target: TextInput | None = None
     ) -> PreparedText:
-        """Rows of different lengths are padded on the right."""
+        """Prepare texts; rows of different lengths are padded on the right."""
         model = self.model
         device = model.embedding.weight.device
         rows = self._rows(source, tokenizer)
@@ -135,32 +135,31 @@ class NativeModel:
         return PreparedText(run, ids, torch.arange(ids.shape[1], device=device) < lengths[:, None])
 
     def translate(self, text: str, tokenizer: Any, *, cache: bool = True) -> str:
-        """As `qkv translate` with one beam."""
+        """Translate as `qkv translate` with one beam."""
         rows = self._rows(text, tokenizer)
         return tokenizer.decode(translate_ids(self.model, tokenizer, rows, width=1, most=MAX_TARGET, cache=cache)[0])
 
     @contextmanager
     def editing(self, layers: Iterable[Layer]) -> Iterator[Mapping[Layer, str]]:
-        """Ours call their attention by part and layer, whichever model it is."""
+        """Give the names of these layers, which are the same for every native model."""
         yield {(part, layer): f"{'decoder' if part == 'mixers' else part}.{layer}" for part, layer in layers}
 
     def _rows(self, source: TextInput | Inputs, tokenizer: AnyTokenizer) -> Rows:
-        """Token ids; an encoder-decoder's end."""
+        """Return token ids; those of an encoder-decoder end with the end token."""
         rows = ids_of(source, tokenizer)
         return reader_of(tokenizer).source(rows) if self.kind == "encoder-decoder" else rows
 
 
 class _Recording:
-    """One forward pass, heard: the calls of every layer, and its final states."""
+    """A recorded forward pass: the calls of every layer, and the residual stream on request."""
 
     def __init__(self, model: Transformer, rows: Rows, targets: Rows, listener: TraceListener | None) -> None:
         self.model, self.rows, self.targets, self.listener = model, rows, targets, listener
         self.calls: list[Call | Mixing] = []
-        self.residuals: list[Tensor] = []  # (C,) after every block, at the place that is asked for
+        self.residuals: list[Tensor] = []  # (C,) after every block, at the requested token
 
     def states(self) -> Tensor:
-        """Those of the decoder, or of an encoder that stands alone. States, not logits: those of a long text over a large
-        vocabulary would be larger than all the rest."""
+        """Run the model and return its final states: the logits of a long text would be larger than its trace."""
         model, kind = self.model, self.model.config.kind
         ids, mask = self._padded(self.rows)
         long = is_long(ids.shape[1], streamed=self.listener is not None)
@@ -184,13 +183,12 @@ class _Recording:
             self.listener.notify(*_layer_of(call), call)
 
     def _in_chunks(self, ids: Tensor) -> Tensor:
-        """From chunks that share a cache: what a layer computes on the way is only ever a chunk long. Keys and values are
-        the cache's own."""
+        """Run the decoder in chunks that share a cache, whose keys and values are the trace's."""
         model, n = self.model, ids.shape[1]
         cache = model.new_cache(1, n)
         cache.layers = [_full_cache(layer, n) for layer in cache.layers]
         attending = [block.attention for block in _blocks(model.decoder) if not isinstance(block.attention, StateMixer)]
-        # One for all layers, and so is its bias.
+        # All layers share the position and so its bias.
         position = getattr(attending[0], "position", None) if attending else None
         bias = position.bias(n, n, device=ids.device) if isinstance(position, ALiBi | Relative) else None
         whole: list[Call | Mixing] = []
@@ -203,7 +201,7 @@ class _Recording:
     def _chunk_joiner(
         self, whole: list[Call | Mixing], span: slice, n: int, bias: Tensor | None
     ) -> Callable[[Call | Mixing], None]:
-        """Adds what a chunk's layers receive to what came before; with the last chunk a layer is whole, and heard."""
+        """Return a function that joins a chunk's calls to the earlier ones; the last chunk completes a layer."""
         at = count()
 
         def join(call: Call | Mixing) -> None:
@@ -219,8 +217,7 @@ class _Recording:
 
     @contextmanager
     def _record_residuals(self, span: slice, n: int) -> Iterator[None]:
-        """Keep the stream after every block of the model at the place that is asked for, if that is one of the `span` that
-        runs of the first text's n tokens."""
+        """Record the residual stream after every block at the requested token, if it is in `span` of the text's n tokens."""
         requested = None if self.listener is None else self.listener.residuals
         if requested is not None and not -n <= requested < n:
             raise Problem("there is no token {place}: they count from 0 to {last}", place=requested, last=n - 1)
@@ -237,7 +234,7 @@ class _Recording:
 
 
 def _join_routing(routings: list[Routing]) -> dict[str, Routing]:
-    """Which experts were taken, by layer; the chunks of a long text are joined."""
+    """Return the routing by layer, with the chunks of a long text joined."""
     layers: dict[str, list[Routing]] = {}
     for routing in routings:
         layers.setdefault(routing.name, []).append(routing)
@@ -249,19 +246,17 @@ def _join_routing(routings: list[Routing]) -> dict[str, Routing]:
 
 
 def _rotary_turning(model: Transformer, length: int) -> Turning | None:
-    """What turns q and k of a model's layers, which share it, in a text so long."""
+    """Return the rotary frequencies for a text of this length; None if layers differ or don't use them."""
     positions = [getattr(block.attention, "position", None) for block in _blocks(model.decoder or model.encoder)]
     positions = list({id(position): position for position in positions if position is not None}.values())
-    position = (
-        positions[0] if len(positions) == 1 else None
-    )  # where layers with a window have their own, none speaks for all
+    position = positions[0] if len(positions) == 1 else None  # layers with a window may have their own
     if not isinstance(position, Rotary) or position.interleaved:
         return None
     return Turning(position.at_length(length), position.stretch)
 
 
 def _full_cache(cache: KVCache | WindowCache, n: int) -> KVCache:
-    """A window's cache lets go of keys that nobody will look at again; a trace keeps them all."""
+    """Replace a window's cache, which drops keys, by one that keeps them all."""
     if not isinstance(cache, WindowCache):
         return cache
     _, heads, _, width = cache.k.shape
@@ -269,7 +264,7 @@ def _full_cache(cache: KVCache | WindowCache, n: int) -> KVCache:
 
 
 def _target_rows(model: Transformer, rows: Rows, tokenizer: Any, target: TextInput | None) -> Rows:
-    """The decoder's side, its start token first."""
+    """Return the decoder's ids, the start token first."""
     if target is None:
         if tokenizer is None:
             raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
@@ -281,20 +276,19 @@ def _target_rows(model: Transformer, rows: Rows, tokenizer: Any, target: TextInp
 
 
 def _cut_length(model: Transformer, targets: Rows) -> int | None:
-    """The number of tokens after which what a model says was cut off, if that happened; `said` begins with its start."""
+    """Return the number of tokens after which generation was cut off, None if it was not; rows have a start token."""
     limit = min(MAX_TARGET, model.config.context) if model.config.position == "learned" else MAX_TARGET
     return limit if max(map(len, targets)) > limit else None
 
 
 def _tokens(tokenizer: AnyTokenizer, rows: Rows) -> list[Tokens]:
-    """Labels of every row; short ones are filled up with padding."""
+    """Return the labels of every row, short ones padded."""
     length, reader = max(map(len, rows)), reader_of(tokenizer)
     return [padded(reader, row, [i < len(row) for i in range(length)]) for row in rows]
 
 
 def _group(calls: list[Call | Mixing]) -> tuple[dict[str, list[Call | Mixing]], dict[str, tuple[int, ...]]]:
-    """Calls by part, in the order of their layers, and the layers' numbers where a part has not all of them; calls are
-    named "decoder.3", "cross.0", …"""
+    """Group calls by the part in their names ("decoder.3"); return also the layers' numbers if there are mixers."""
     layers: dict[str, list[Call | Mixing]] = {}
     numbers: dict[str, list[int]] = {}
     for call in calls:
@@ -314,10 +308,10 @@ def _blocks(stack: nn.ModuleList | None) -> list[Block]:
 
 
 def _outputs(model: Transformer) -> dict[str, Projection]:
-    """The output projections of our model's layers, by name: those that read the heads' outputs as they are.
+    """Return the output projections that read the heads' outputs unchanged, by layer name.
 
-    Between a mixer and its projection there are a norm and a gate, and some attention has a gate. Where a norm follows the
-    projection, what a head adds to the stream is no share of its own.
+    Mixers have a norm and a gate before theirs, some attention a gate. With a norm after the projection, a head's part of
+    the residual stream can't be separated.
     """
     projections: dict[str, Projection] = {}
     if model.config.norm_place == "both":

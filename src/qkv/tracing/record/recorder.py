@@ -1,7 +1,7 @@
-"""`qkv.trace`: run a model on a text once, listening, and keep what every attention received.
+"""`qkv.trace`: run a model on a text once and record q, k, v and the mask of every attention.
 
-The model runs with its fast kernels as always; listening costs references, not copies. Models of ours and of Hugging
-Face's `transformers` give the same `Trace`.
+The model uses its fast kernels, and recording keeps references, not copies. Native models and those of Hugging Face's
+`transformers` give the same `Trace`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def trace(
     name: str = "",
     eager: bool = False,
 ) -> Trace:
-    """What every attention of a model receives on a text, on token ids, or on a batch of either.
+    """Trace a model on a text, on token ids, or on a batch of either.
 
-    An encoder-decoder reads `given` and says `target`; where that isn't given, it is what the model itself says
-    (greedily). `logits` keeps the model's logits in `trace.more["logits"]`. `eager` is for models of `transformers` that
-    can't be listened to: the weights they give themselves are kept whole, n² of them, without q, k and v.
+    An encoder-decoder reads `given`; its decoder reads `target`, by default the model's own greedy output. `logits` keeps
+    the logits in `trace.more["logits"]`. `eager` is for `transformers` models that bypass the library's kernel registry: it
+    records the n² weights that the model returns, without q, k and v.
 
-    `inputs` is for models of `transformers` that take more than text: a dict of what the model is called with
-    (`pixel_values`, `input_ids`, `decoder_input_ids`, …), as its processor makes it. The patches of a picture are tokens
-    too, named by row and column. Of a model with two towers (CLIP), give what the tower reads.
+    `inputs` is for `transformers` models that take more than text: a dict of the model's arguments (`pixel_values`,
+    `input_ids`, `decoder_input_ids`, …), as its processor makes it. The patches of an image are tokens too, labelled by row
+    and column. For a model with two towers (CLIP), pass the inputs of one.
 
     >>> import torch
     >>> from ...model.config import Config

@@ -1,9 +1,8 @@
-"""A trace while it is made: what a text is is told before anything is computed, and every layer as soon as it attends.
+"""Streaming traces: call `on_start` with the tokens before the forward pass and `on_layer` after each layer.
 
     stream_trace(model, text, tokenizer, on_layer=show)      show(part, layer, call) after each layer, not after the last
 
-What `heard` does with a layer (a picture of every head, say) is done while the next ones wait, so a person sees the first
-layers early, and whoever no longer wants to know stops the pass between two of them.
+The next layer waits for `on_layer`, so the first layers can be shown early, and `stop` can end the pass between two layers.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
     from ...model.transformer import Transformer
 
 Heads = Mapping[str, Mapping[int, int]]  # part → its layers' numbers in the model → how many heads each has
-Sides = dict[str, list[Tokens]]  # part → the tokens that ask, or those that are looked at, per item
+Sides = dict[str, list[Tokens]]  # part → the tokens of the queries, or of the keys, per item
 
 
 class StreamStopped(Exception):
-    """Whoever followed asked for no more."""
+    """The listener's `stop` returned True."""
 
 
-def _ignore(*what: object) -> None:
+def _ignore(*args: object) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class TraceListener:
-    """Who follows a model while it runs, and what is wanted beside a trace; see `follow`."""
+    """The callbacks and further arguments of `stream_trace`."""
 
     on_start: Callable[[Heads, Sides, Sides], None] = _ignore
     on_layer: Callable[[str, int, Call | Mixing], None] = _ignore
@@ -49,12 +48,12 @@ class TraceListener:
     residuals: int | None = None
 
     def notify(self, part: str, layer: int, call: Call | Mixing) -> None:
-        """A layer is there."""
+        """Report a layer, then raise `StreamStopped` if `stop` returns True."""
         self.on_layer(part, layer, call)
         self.check_stop()
 
     def check_stop(self) -> None:
-        """A place where one may stop.
+        """Raise `StreamStopped` if `stop` returns True.
 
         >>> TraceListener(stop=lambda: True).check_stop()
         Traceback (most recent call last):
@@ -64,7 +63,7 @@ class TraceListener:
             raise StreamStopped
 
     def notify_all(self, trace: Trace) -> None:
-        """All at once, where layers couldn't be known before the model had run."""
+        """Report a finished trace, whose layers were unknown before the forward pass."""
         calls = {part: dict(zip(trace.layers(part), trace.calls[part], strict=True)) for part in trace.parts}
         heads = {part: {layer: call.n_head for layer, call in layers.items()} for part, layers in calls.items()}
         self.on_start(heads, trace.queries, trace.keys)
@@ -86,19 +85,18 @@ def stream_trace(
     stop: Callable[[], bool] = lambda: False,
     residuals: int | None = None,
 ) -> Trace:
-    """`qkv.trace`, followed layer by layer. The trace is the same, and holds the final states in `more["states"]`.
+    """Return the trace of `qkv.trace`, reported layer by layer, with the final states in `more["states"]`.
 
-    `more` are ids that come after the text's own (after what is said, of an encoder-decoder). First
-    `told(heads, queries, keys)` says which layers of which part have how many heads, and what the tokens are; then
-    `heard(part, layer, call)` gets every layer's call, by the layer's number in the model, as soon as its attention is
-    computed; and after each, where `stop()` says so, `StreamStopped` is raised out of the forward pass.
+    `continuation` are ids to append to the text (to the target of an encoder-decoder). `on_start(heads, queries, keys)` is
+    called first with the number of heads of each layer, by part, and the tokens. `on_layer(part, layer, call)` is called as
+    soon as a layer's attention is computed. If `stop()` then returns True, `StreamStopped` is raised.
 
-    A text of up to 8,192 tokens goes through a decoder at once; of a longer one, which goes through in chunks, layers are
-    heard in the last. Models of transformers whose layers aren't known beforehand are told and heard when they have run.
+    A decoder reads up to 8,192 tokens at once. A longer text is read in chunks, and its layers are reported during the last
+    one. transformers models whose layers are unknown beforehand are reported after the forward pass.
 
-    `more["states"]` (B, N, C), after the last norm, is what a model's head makes words of: of one place, without the
-    logits of all. `residuals=place` keeps the stream after every block at that token of the first text, (blocks, C), in
-    `more["residuals"]` (models of ours).
+    `more["states"]` (B, N, C), after the last norm, is the input of the model's head, for logits at single positions.
+    `residuals=i` keeps the residual stream after every block at token i of the first text, (blocks, C), in
+    `more["residuals"]` (native models).
 
     >>> import torch
     >>> from ...model import Config, Transformer
@@ -115,7 +113,7 @@ def stream_trace(
     >>> words = logits_of_states(model, recorded.more["states"][0, -1])
     >>> words.shape, bool(torch.allclose(words, model(torch.tensor([[3, 1, 4, 1, 5]]))[0, -1], atol=1e-6))
     (torch.Size([50]), True)
-    >>> lens = logits_of_states(model, apply_final_norm(model, recorded.more["residuals"]))  # what the model would say after each block
+    >>> lens = logits_of_states(model, apply_final_norm(model, recorded.more["residuals"]))  # of every block
     >>> lens.shape, bool(torch.allclose(lens[-1], words, atol=1e-6))
     (torch.Size([2, 50]), True)
     """
@@ -124,7 +122,7 @@ def stream_trace(
 
 
 def logits_of_states(model: Transformer, states: Tensor) -> Tensor:
-    """The logits (…, V) that a model of ours gives to final states (…, C); see `follow`."""
+    """Return a native model's logits (…, V) for final states (…, C)."""
     with torch.no_grad():
         logits = logits_of(model, states.reshape(-1, states.shape[-1])).float()
         logits = logits.view(*states.shape[:-1], logits.shape[-1])
@@ -134,7 +132,7 @@ def logits_of_states(model: Transformer, states: Tensor) -> Tensor:
 
 
 def apply_final_norm(model: Transformer, residuals: Tensor) -> Tensor:
-    """What a model of ours would end in if its last block were this one: its last norm, where it has one, of the stream (…, C)."""
+    """Apply a native model's last norm, if it has one, to the residual stream (…, C)."""
     norm = model.encoder_norm if model.decoder is None else model.decoder_norm
     with torch.no_grad():
         return residuals if norm is None else norm(residuals)

@@ -1,8 +1,7 @@
-"""What looking into a model asks of its tokenizer, whoever made it: one protocol, and an adapter for ours, for one of
-transformers, and for none at all.
+"""A protocol for tokenizers, with adapters for qkv's own, for those of transformers, and for none.
 
-    reader_of(tokenizer).tokens(ids)       what each token shows as
-    ids_of(text, tokenizer)                token ids of texts, or of what a tokenizer of transformers made of them
+reader_of(tokenizer).tokens(ids)       the label of each token
+ids_of(text, tokenizer)                the ids of texts, or of a transformers tokenizer's result
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from ...text.tokenizer import Tokenizer
 
 Rows = list[list[int]]
-Inputs = dict[str, Any]  # what a model of transformers is called with: tensors, most of all
+Inputs = dict[str, Any]  # the keyword arguments of a transformers model
 
 
 class HFTokenizer(Protocol):
-    """A tokenizer of transformers, as far as it is used here."""
+    """The part of a transformers tokenizer that is used here."""
 
     def __call__(self, text: str | list[str] = "", **options: object) -> Inputs: ...
 
@@ -33,35 +32,35 @@ AnyTokenizer: TypeAlias = "Tokenizer | HFTokenizer | None"
 
 
 class Reader(Protocol):
-    """A tokenizer as far as looking needs it; an id is None where there is no such token."""
+    """A tokenizer; an id is None if there is no such token."""
 
-    eos: int | None  # what ends a text
-    mask: int | None  # what hides a word
-    unknown: int | None  # what stands for a word it doesn't know
+    eos: int | None
+    mask: int | None
+    unknown: int | None
 
     def ids(self, text: str, *, framed: bool = True) -> list[int]:
-        """The ids of a text; `framed` by what the tokenizer puts around it."""
+        """Return the ids of a text, if `framed` with the tokenizer's special tokens around it."""
 
     def batch(self, texts: Sequence[str]) -> Inputs:
-        """`input_ids` of texts, framed, and beside them what else the tokenizer says of them."""
+        """Return `input_ids` of texts, with special tokens, and the tokenizer's other model inputs."""
         return {"input_ids": [self.ids(text) for text in texts]}
 
     def source(self, rows: Rows) -> Rows:
-        """Framed ids as an encoder-decoder reads them: ended, where the tokenizer didn't see to it when it framed them."""
+        """Append the end token to rows for an encoder if the tokenizer doesn't."""
         return rows
 
     def target(self, text: str) -> list[int]:
-        """The ids of a text that a decoder is to say."""
+        """Return the ids of a target text."""
 
     def text(self, ids: Sequence[int]) -> str:
-        """What ids say, special tokens left out."""
+        """Decode ids without special tokens."""
 
     def tokens(self, ids: Iterable[int]) -> Tokens:
-        """What ids show as."""
+        """Return the labels of ids."""
 
 
 def reader_of(tokenizer: AnyTokenizer) -> Reader:
-    """The one place where ours and theirs are told apart."""
+    """Return the adapter of a tokenizer."""
     from ...text.tokenizer import Tokenizer
 
     if tokenizer is None:
@@ -70,7 +69,7 @@ def reader_of(tokenizer: AnyTokenizer) -> Reader:
 
 
 def ids_of(source: Any, tokenizer: AnyTokenizer) -> Rows:
-    """Token ids per item, framed as the tokenizer frames a text."""
+    """Return the ids of each text, with special tokens."""
     if isinstance(source, str):
         source = [source]
     if isinstance(source, Mapping) and "input_ids" not in source:
@@ -93,17 +92,17 @@ def ids_of(source: Any, tokenizer: AnyTokenizer) -> Rows:
 
 
 def is_encoding(source: object) -> bool:
-    """Is this what a tokenizer of transformers makes, or a dict like it?"""
+    """True for the result of a transformers tokenizer, or a dict like it."""
     return isinstance(source, Mapping) or hasattr(source, "input_ids")
 
 
 def to_list(values: Any) -> Any:
-    """Tensors and arrays as lists."""
+    """Return tensors and arrays as lists."""
     return values.tolist() if hasattr(values, "tolist") else values
 
 
 def _unpadded(ids: Rows, mask: Rows) -> Rows:
-    """Without the padding."""
+    """Remove the padding."""
     return [
         [i for i, is_real in zip(row, row_mask, strict=True) if is_real]
         for row, row_mask in zip(ids, mask, strict=True)
@@ -111,7 +110,7 @@ def _unpadded(ids: Rows, mask: Rows) -> Rows:
 
 
 class NativeReader(Reader):
-    """A tokenizer of ours (qkv.text)."""
+    """Adapter for a tokenizer of qkv.text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -139,7 +138,7 @@ class NativeReader(Reader):
 
 
 class HFReader(Reader):
-    """A tokenizer of transformers."""
+    """Adapter for a transformers tokenizer."""
 
     def __init__(self, tokenizer: HFTokenizer) -> None:
         self.tokenizer = tokenizer
@@ -150,7 +149,7 @@ class HFReader(Reader):
         return list(self.tokenizer(text, **({} if framed else {"add_special_tokens": False}))["input_ids"])
 
     def batch(self, texts: Sequence[str]) -> Inputs:
-        """Padded where it can, and then with a mask."""
+        """Pad and add a mask if there is a padding token."""
         pads = getattr(self.tokenizer, "pad_token_id", None) is not None
         encoded = dict(self.tokenizer(list(texts), padding=pads and len(texts) > 1))
         names = ("input_ids", "attention_mask", "token_type_ids") if pads else ("input_ids",)
@@ -168,12 +167,12 @@ class HFReader(Reader):
         native = _native_view(self.tokenizer)
         if native is not None:
             return _tokens(ids, special, native)
-        # A slow tokenizer: whatever it says of each token.
+        # A slow tokenizer.
         return Tokens(tuple(self.tokenizer.decode([i]) for i in ids), tuple(i in special for i in ids), tuple(ids))
 
 
 class NoReader(Reader):
-    """No tokenizer: tokens are called by their numbers, and a text can't be read."""
+    """Without a tokenizer: tokens are labelled by their ids, and texts can't be read."""
 
     eos = mask = unknown = None
 
@@ -192,7 +191,7 @@ class NoReader(Reader):
 
 
 def padded(reader: Reader, row: Sequence[int], real: Sequence[bool]) -> Tokens:
-    """Labels of a row of ids at the places that are `real`; the others, on whichever side, are padding, which is special."""
+    """Return the labels of a row of ids; those that aren't `real` are padding, on either side, and special."""
     positions = [i for i, is_real in enumerate(real) if is_real]
     tokens = reader.tokens(row[i] for i in positions)
     if len(positions) == len(real):
@@ -207,17 +206,17 @@ def padded(reader: Reader, row: Sequence[int], real: Sequence[bool]) -> Tokens:
 
 
 def _tokens(ids: list[int], special: Iterable[int], native: Tokenizer) -> Tokens:
-    """By a tokenizer of ours, which knows what bytes a token stands for."""
+    """Return labels by a native tokenizer, which knows the bytes of each token."""
     special = set(special)
     return Tokens(tuple(native.pieces(ids)), tuple(i in special for i in ids), tuple(ids), tuple(native.whole(ids)))
 
 
-# Writing a vocabulary out and reading it in again takes long: once per tokenizer, and again when tokens were added.
+# Converting a vocabulary is slow: done once per tokenizer, and again when tokens were added.
 _NATIVE_VIEWS: WeakKeyDictionary[HFTokenizer, tuple[object, Tokenizer]] = WeakKeyDictionary()
 
 
 def _native_view(tokenizer: HFTokenizer) -> Tokenizer | None:
-    """Our view of a fast tokenizer of transformers, which holds one of the `tokenizers` library."""
+    """Return a native tokenizer with the same `tokenizers` backend as a fast tokenizer of transformers; None for slow ones."""
     library = getattr(tokenizer, "backend_tokenizer", None)
     if library is None:
         return None
@@ -229,6 +228,6 @@ def _native_view(tokenizer: HFTokenizer) -> Tokenizer | None:
 
         from ...text.tokenizer import Tokenizer
 
-        # A copy: ours sets some of its switches, and the other one belongs to the user.
+        # A copy, since the native tokenizer changes its settings.
         _NATIVE_VIEWS[tokenizer] = cached = state, Tokenizer(Library.from_str(library.to_str()))
     return cached[1]

@@ -1,4 +1,4 @@
-"""Which heads a model needs: every one by what the loss says when it alone is edited.
+"""Importance of heads: the change of the loss when a single head is edited.
 
 importance(model, texts, tokenizer)
 """
@@ -25,7 +25,7 @@ from .effects import mask_of
 
 
 class Importance(NamedTuple):
-    """A head and by how much the loss rises (in nats per token) when it is edited; below 0, the model does better."""
+    """A head and the rise of the loss (in nats per token) when it is edited; if negative, the model does better."""
 
     part: str
     layer: int
@@ -34,7 +34,7 @@ class Importance(NamedTuple):
 
 
 FORMAT = "qkv importance 1"
-LossTask = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # logits of ids, those ids, what each place should say
+LossTask = tuple[Callable[[Tensor], Tensor], Tensor, Tensor]  # function from ids to logits, ids, labels
 
 
 def importance(
@@ -47,14 +47,14 @@ def importance(
     progress: Callable[[int, int], object] | None = None,
     resume: str | Path | None = None,
 ) -> list[Importance]:
-    """Every head by how much the loss changes when it alone is edited, the most needed first.
+    """Return every head with the change of the loss when it alone is edited, the most important first.
 
-    `texts` is a text or token ids, or a list of such; an entry that is itself a list of texts or of id lists is run as one
-    batch. A decoder's loss is that of the next token. An encoder-decoder's is that of `target`, one for each text, or of
-    what it says itself. An encoder's is that of every seventh token, hidden behind [MASK].
+    `texts` is a text or token ids, or a list of such; an entry that is itself a list of texts or of id lists is a batch. The
+    loss is that of the next token; for an encoder-decoder, of `target`, one per text, by default its own output; for an
+    encoder, of every seventh token, replaced by [MASK].
 
-    `progress(done, total)` is called as heads are done. `resume` names a file (JSON lines) that remembers them: called
-    again with the same model and texts, what it holds is not computed anew.
+    `progress(done, total)` is called after each head. `resume` names a file (JSON lines) to record them in: a second call
+    with the same model and texts skips the heads in it.
     """
     batches = _batches(texts)
     if target is not None and len(target) != len(batches):
@@ -101,7 +101,7 @@ def _batches(texts: Any) -> list[Any]:
 
 
 def _loss_task(model: object, source: TextInput, tokenizer: AnyTokenizer, target: Any) -> LossTask:
-    """(run, ids, labels): what is asked of each place, −100 where nothing is."""
+    """Return (run, ids, labels); labels are −100 where there is no loss."""
     adapter = model_of(model)
     run, ids, is_real = adapter.prepare(source, tokenizer, target)
     labels = torch.full_like(ids, -100)
@@ -117,7 +117,7 @@ def _loss_task(model: object, source: TextInput, tokenizer: AnyTokenizer, target
 
 
 def _loss(tasks: list[LossTask]) -> float:
-    """Nats per token over all texts."""
+    """Return the loss in nats per token over all texts."""
     total, count = 0.0, 0
     for run, ids, labels in tasks:
         total += float(F.cross_entropy(run(ids).flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"))
@@ -128,7 +128,7 @@ def _loss(tasks: list[LossTask]) -> float:
 
 
 def _load_record(path: Path, header: dict[str, Any]) -> dict[tuple[str, int, int], float]:
-    """What a file of an earlier call holds, made ready to go on; a line that was cut short is dropped."""
+    """Read the record of an earlier call and write it again without a truncated line."""
     done: dict[tuple[str, int, int], float] = {}
     if path.exists() and path.stat().st_size:
         try:

@@ -1,4 +1,4 @@
-"""A picture told in words, and where each word looked: the cross-attention of a translator from patches to words."""
+"""Caption a picture and show the attention of each word: the cross-attention of a translator from patches to words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..views.traces import Trace
 
 @dataclass(frozen=True)
 class CaptionWord:
-    """A word, and how much of its attention went to each patch of the picture, (8, 16)."""
+    """A word and its attention to each patch of the picture, (8, 16)."""
 
     word: str
     patches: np.ndarray
@@ -24,7 +24,7 @@ class CaptionWord:
 
 @dataclass(frozen=True)
 class Caption:
-    """What a picture was called in one language, word by word."""
+    """The caption of a picture in one language, word by word."""
 
     lang: str
     text: str
@@ -41,10 +41,10 @@ def caption(
     layer: int | None = None,
     head: int | None = None,
 ) -> Caption:
-    """Tell a picture of 16 × 32 pixels (`pictures.small`) in "en" or "zh".
+    """Caption a picture of 16 × 32 pixels (`pictures.small`) in "en" or "zh".
 
-    Where a word looked is the mean of the rows that made its letters, over the heads of a layer (the last unless another is
-    named) or in one head. What goes to the letter of the language and to the end is no place in the picture and is left out.
+    A word's attention is the mean over the rows that predict its letters, and over the heads of a layer (by default the
+    last) or of one head. Attention to the language token and to the end is left out.
     """
     recorded = trace(model, picture_tokens.source(pixels, lang), tokenizer)
     n_patches = picture_tokens.ROWS * picture_tokens.COLUMNS

@@ -1,8 +1,8 @@
-"""Sentences with their grammar, from CoNLL-U files: the form in which treebanks are shared (universaldependencies.org).
+"""Read sentences with their grammar from CoNLL-U files, the format of treebanks (universaldependencies.org).
 
-Ten columns apart by tabs, a word a line, an empty line after each sentence. What is used: the number (1), the word (2), its
-head (7), the relation (8), and in the last column SpaceAfter=No and, ours, Coref=3: this pronoun means word 3. A comment
-`# text = …` gives the sentence as written, `# lang = zh` its language.
+A line per word with ten columns separated by tabs, an empty line after each sentence. The columns used are the number (1),
+the word (2), its head (7), the relation (8), and in the last one SpaceAfter=No and, as an extension, Coref=3: this pronoun
+means word 3. A comment `# text = …` gives the sentence as written, `# lang = zh` its language.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LANGUAGES = ("en", "zh")
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a sentence: the characters text[start:end]; words are counted from 0, −1 is none."""
+    """A word of a sentence: the characters text[start:end]. Words count from 0; −1 is none."""
 
     form: str
     start: int
@@ -43,23 +43,23 @@ class Sentence:
 
 
 class _Line(NamedTuple):
-    """A line with a word, in its columns."""
+    """A line of a file, split into columns."""
 
     file: str
     number: int
     columns: list[str]
 
     def wrong(self, why: str, **values: object) -> Problem:
-        """The problem of it."""
+        """Return a problem that names the line."""
         return Problem(why, file=self.file, line=self.number, **values)
 
 
-# What is written, in order: its line, its form, whether a space follows, the words in it with their numbers.
+# Written tokens in order: line, form, True if a space follows, the words in it with their indices.
 _Surface = list[tuple[_Line, str, bool, list[tuple[int, str]]]]
 
 
 def shipped(languages: Sequence[str] = LANGUAGES) -> list[Sentence]:
-    """Our own sentences, 21 English and 21 Chinese.
+    """Return the sentences that ship with qkv, 21 English and 21 Chinese.
 
     >>> print(shipped(["en"])[0])
     The animal didn't cross the street because it was too tired.
@@ -73,7 +73,7 @@ def shipped(languages: Sequence[str] = LANGUAGES) -> list[Sentence]:
 
 
 def read(path: str | Path) -> list[Sentence]:
-    """The sentences of a file."""
+    """Return the sentences of a file."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -84,7 +84,7 @@ def read(path: str | Path) -> list[Sentence]:
 
 
 def parse(text: str, file: str = "") -> list[Sentence]:
-    """The sentences of a text in CoNLL-U; a line that is wrong is named."""
+    """Return the sentences of a CoNLL-U text; a `Problem` names a wrong line."""
     sentences: list[Sentence] = []
     comments: dict[str, str] = {}
     rows: list[_Line] = []
@@ -107,7 +107,7 @@ def parse(text: str, file: str = "") -> list[Sentence]:
 
 
 def _sentence(file: str, rows: list[_Line], comments: dict[str, str]) -> Sentence:
-    words = [line for line in rows if not {"-", "."} & {*line.columns[0]}]  # 8.1 is a word left unsaid
+    words = [line for line in rows if not {"-", "."} & {*line.columns[0]}]  # 8.1 is an empty word
     for expected, line in enumerate(words, start=1):
         if (number := line.columns[0]) != str(expected):
             why = _("{file}, line {line}: the word is numbered {found}, but {expected} comes next")
@@ -128,7 +128,7 @@ def _sentence(file: str, rows: list[_Line], comments: dict[str, str]) -> Sentenc
 
 
 def _surface(rows: list[_Line], count: int) -> _Surface:
-    """What is written; 3-4 is written as one."""
+    """Return the written tokens; words 3-4 are written as one."""
     surface: _Surface = []
     covered = 0
     for line in rows:
@@ -152,7 +152,7 @@ def _surface(rows: list[_Line], count: int) -> _Surface:
 
 
 def _spans(surface: _Surface, text: str | None, count: int) -> tuple[str, list[tuple[int, int]]]:
-    """The sentence as written, and which characters of it each word is."""
+    """Return the sentence as written, and the range of characters of each word."""
     if text is None:
         text = "".join(form + (" " if spaced else "") for _line, form, spaced, _words in surface).rstrip(" ")
     spans = [(0, 0)] * count
@@ -164,11 +164,11 @@ def _spans(surface: _Surface, text: str | None, count: int) -> tuple[str, list[t
             why = _("{file}, line {line}: {form} was to come in the sentence's text, but that goes on with: {rest}")
             raise line.wrong(why, form=form, rest=text[at : at + 20])
         start, end = at, at + len(form)
-        if "".join(word for _i, word in inside) == form:  # don't is do and n't: each has its own letters
+        if "".join(word for _i, word in inside) == form:  # don't is do and n't, each with its own letters
             for i, word in inside:
                 spans[i] = (start, start + len(word))
                 start += len(word)
-        else:  # du is de and le: both are all of it
+        else:  # du is de and le, both with all letters
             for i, _word in inside:
                 spans[i] = (start, end)
         at = end

@@ -1,10 +1,10 @@
-"""Change where heads look while a model runs.
+"""Replace the attention weights of heads while a model runs.
 
-    with qkv.edit(model, "13.8"):                   layer 13, head 8 gives nothing
-    with qkv.edit(model, "cross.4.*", to="uniform"):    all heads of a layer look everywhere alike
+    with qkv.edit(model, "13.8"):                   layer 13, head 8 outputs 0
+    with qkv.edit(model, "cross.4.*", to="uniform"):    all heads of a layer attend evenly
 
-Models of ours and of transformers; the layers that aren't edited keep their fast kernels. What that does to a model's
-words: effects.py; which heads it needs: ablation.py.
+Works for native models and those of transformers; layers that aren't edited keep their fast kernels. effects.py shows the
+effect on a model's words, ablation.py which heads it needs.
 
 B batch, H heads of one edit, N queries, M keys.
 """
@@ -34,24 +34,24 @@ HeadSelection = dict[Layer, list[int]]  # → heads
 
 @contextmanager
 def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> Iterator[None]:
-    """Inside the block these heads' weights are replaced: "13.8" is layer 13, head 8, "cross.4.2" of a part, * all.
+    """Replace the weights of these heads inside the block: "13.8" is layer 13, head 8, "cross.4.2" of a part, * means all.
 
-    Without a part the first there is is meant, as in a trace: encoder or decoder. What the weights become:
+    Without a part, the first one is meant, as in a trace: encoder or decoder. The new weights are:
 
-    - zero: the head gives nothing, as if its columns of the output projection were 0.
-    - uniform: equal shares over the keys that a query may see.
-    - mean: every query looks where the head's queries look on average. A key's mean share is taken over the queries that
-      may see it (padding left out); each query's shares are those of the keys it may see, scaled to sum to 1, or equal
-      ones where all of those are 0. With a cache a call has one query, whose mean is itself: run without one.
-    - first: every query looks at the first key that it may see, and nowhere else.
-    - self: a query looks at itself alone. Cross-attention has no such place and is refused.
-    - none: nothing changes, bit for bit; the names are checked all the same.
-    - a number: so many times the weights, and with them what the head gives: 0 is "zero", 0.5 half of it, 1 "none", 2 twice.
+    - zero: 0, as if the head's columns of the output projection were 0.
+    - uniform: equal weights on all keys that a query may see.
+    - mean: the head's average weights. A key's mean is taken over the queries that may see it (without padding); each query
+      gets the means of the keys it may see, scaled to sum to 1, or equal weights if all of those are 0. With a cache a call
+      has one query, whose mean is itself: run without one.
+    - first: 1 on the first key that a query may see.
+    - self: 1 on the query itself. Refused for cross-attention.
+    - none: unchanged, bit for bit; the names are checked all the same.
+    - a number: that many times the weights: 0 is "zero", 0.5 half, 1 "none", 2 twice.
 
-    Padded queries that may see nothing go on giving 0, and an attention sink (GPT-OSS) gets no share of what is replaced.
-    Blocks may be nested: an inner edit sees what the outer one made. A trace made inside a block keeps what each attention
-    received, q, k and v: the map of an edited head shows where it would look, layers after it what came of the edit. A model of ours is known by its layers' names, so
-    that another one of ours, run inside the block, is edited too.
+    Padded queries without visible keys still give 0, and an attention sink (GPT-OSS) gets no share of replaced weights.
+    Blocks may be nested: an inner edit gets the weights that the outer one made. A trace made inside a block has the q, k
+    and v of each attention: the map of an edited head shows its own weights, later layers show the effect of the edit.
+    Native models are edited by the names of their layers, so another native model that runs inside the block is edited too.
 
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
@@ -78,7 +78,7 @@ def edit(model: Any, heads: str | Sequence[str], to: str | float = "zero") -> It
 
 
 def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | None:
-    """What is made of a head's weights."""
+    """Return the function or factor that makes the new weights, None to leave them."""
     if isinstance(to, str):
         if to not in CHANGES:
             raise unknown("to", to, CHANGES)
@@ -91,7 +91,7 @@ def change_of(to: str | float) -> Callable[[Tensor, Call], Tensor] | float | Non
 
 
 def head_counts(model: object) -> dict[str, dict[int, int]]:
-    """How many heads each layer of each part has; only those that attend.
+    """Return the number of heads of each layer that attends, by part.
 
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
@@ -102,7 +102,7 @@ def head_counts(model: object) -> dict[str, dict[int, int]]:
 
 
 def find(model: object, heads: str | Sequence[str]) -> HeadSelection:
-    """The heads that names such as "13.8", "cross.4.2" or "2.*" mean, each checked."""
+    """Return the heads of names such as "13.8", "cross.4.2" or "2.*"; refuse those that don't exist."""
     counts = head_counts(model)
     selected: dict[tuple[str, int], set[int]] = {}
     for name in [heads] if isinstance(heads, str) else list(heads) or ['""']:
@@ -132,14 +132,14 @@ def check_names(
     selection: tuple[str | None, int | None, int | None] = (None, None, None),
     words: Sequence[str | None] = (),
 ) -> None:
-    """Refuse heads and words that aren't there before the model has read the text; `shown` is a part, layer and head."""
+    """Refuse missing heads and words before the model runs; `selection` is a part, layer and head to show."""
     if heads:
         find(model, heads)
     adapter = model_of(model)
     if adapter.has_static_layers and any(value is not None for value in selection):
         part = selection[0] or next(iter(adapter.heads()))
         find(model, ".".join([part, *("*" if number is None else str(number) for number in selection[1:])]))
-    if adapter.kind != "encoder-decoder":  # whose own words are yet to come
+    if adapter.kind != "encoder-decoder":  # its target is still unknown
         tokens = reader_of(tokenizer).tokens(ids_of(text, tokenizer)[0])
         for word in words:
             if word is not None:
@@ -162,7 +162,7 @@ def _uniform(weights: Tensor, call: Call) -> Tensor:
 def _mean(weights: Tensor, call: Call) -> Tensor:
     allowed = _allowed(weights, call)
     counted = allowed
-    if weights.shape[2] == weights.shape[3]:  # a text that looks at itself: a key that nobody may see is padding
+    if weights.shape[2] == weights.shape[3]:  # self-attention: a key that no query may see is padding
         counted = allowed & allowed.any(2).unsqueeze(-1)  # (B, H, N, M)
     counted = counted.to(weights.dtype)
     mean = (weights * counted).sum(2, keepdim=True) / counted.sum(2, keepdim=True).clamp(min=1)  # (B, H, 1, M)
@@ -176,7 +176,7 @@ def _first(weights: Tensor, call: Call) -> Tensor:
     m = weights.shape[3]
     positions = torch.arange(m, device=weights.device).expand(1, m)
     placed = next((rule for rule in call.mask.terms() if isinstance(rule, Positioned)), None)
-    if placed is not None and placed.keys is not None:  # a cache that goes round: what came first need not stand first
+    if placed is not None and placed.keys is not None:  # a ring buffer: the first key need not be in the first slot
         positions = torch.as_tensor(placed.keys, device=weights.device)
     order = positions[:, None, None].expand_as(weights).masked_fill(~allowed, torch.iinfo(torch.int64).max)
     first = torch.arange(m, device=weights.device) == order.argmin(-1, keepdim=True)
@@ -191,7 +191,7 @@ def _itself(weights: Tensor, call: Call) -> Tensor:
         rule: masks.Mask = Band(0, 0)
         rule = rule if placed is None else rule.placed(placed.queries, placed.keys)
         own = rule.tensor(n, m, batch=batch, heads=heads, device=weights.device)
-    else:  # what came last of the keys that a new token may see is itself
+    else:  # a new token is the last key that it may see
         last = m - 1 - allowed.to(torch.uint8).flip(-1).argmax(-1, keepdim=True)
         own = torch.arange(m, device=weights.device) == last
     return (own & allowed).to(weights.dtype)

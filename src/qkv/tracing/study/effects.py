@@ -1,4 +1,4 @@
-"""What an edit of heads does to a model's words: the next one, the hidden one, or the translation.
+"""The effect of edited heads on a model's next word, masked word, or translation.
 
     without(model, tokenizer, "The cat sat because", "13.8")    the next word before and after
 
@@ -22,21 +22,21 @@ from .edits import edit
 
 @dataclass(frozen=True)
 class Effect:
-    """What an edit did: to the next word (an encoder's hidden one) of a text, or to its translation."""
+    """The effect of an edit on the next word of a text (for an encoder, the masked one), or on its translation."""
 
     heads: tuple[str, ...]
     to: str
-    words: tuple[tuple[str, float, float], ...] = ()  # (word, its probability before, after), likeliest before first
-    moved: float = 0.0  # the share of probability that went to other words, 0 … 1
+    words: tuple[tuple[str, float, float], ...] = ()  # (word, probability before, after), sorted by that before
+    moved: float = 0.0  # the probability that moved to other words, 0 … 1
     said: tuple[str, str] | None = None  # the translation before and after
 
 
 def without(
     model: object, tokenizer: Any, text: str, heads: str | Sequence[str], *, to: str = "zero", most: int = 5
 ) -> Effect:
-    """How the model's next word, or its translation, changes when these heads are edited.
+    """Return how the model's next word, or its translation, changes when these heads are edited.
 
-    `words` are the `most` likeliest before and the `most` likeliest after, with their probabilities in both.
+    `words` are the `most` likeliest words before and after the edit, with both probabilities.
     """
     if tokenizer is None:
         raise Problem("a text needs a tokenizer: pass tokenizer=, or give token ids")
@@ -54,7 +54,7 @@ def without(
     k = min(most, len(before))
     top = dict.fromkeys(before.topk(k).indices.tolist() + after.topk(k).indices.tolist())
     ids = ids_of(text, tokenizer)[0]
-    labels = dict(reader.tokens(ids).parts_of_characters())  # called as in the text
+    labels = dict(reader.tokens(ids).parts_of_characters())  # labelled as in the text
     words = [(labels.get(i) or _label(reader, i), float(before[i]), float(after[i])) for i in top]
     moved = float((before - after).abs().sum()) / 2
     return Effect(names, to, tuple(sorted(words, key=lambda word: -word[1])), moved)
@@ -63,12 +63,12 @@ def without(
 def _label(reader: Reader, i: int) -> str:
     try:
         return show(reader.tokens([i]).pieces[0])
-    except Problem:  # a model's vocabulary may be filled up beyond the tokenizer's
+    except Problem:  # the vocabulary may be padded beyond the tokenizer's
         return f"[{i}]"
 
 
 def _expected(model: Model, tokenizer: AnyTokenizer, text: str) -> Tensor:
-    """Probabilities (V,) of the word that comes next, or of the one that [MASK] hides."""
+    """Return the probabilities (V,) of the next word, or of the word at [MASK]."""
     run, ids, _ = model.prepare(text, tokenizer)
     row, reader = ids[0].tolist(), reader_of(tokenizer)
     if model.kind == "encoder":
@@ -80,13 +80,13 @@ def _expected(model: Model, tokenizer: AnyTokenizer, text: str) -> Tensor:
             )
         at = row.index(hidden)
     else:
-        # The tokenizer may end a text; what comes after its end is not the question.
+        # The tokenizer may append an end token: predict the word in its place.
         at = len(row) - (2 if len(row) > 1 and row[-1] == reader.eos else 1)
     return run(ids)[0, at].softmax(-1)
 
 
 def mask_of(tokenizer: AnyTokenizer) -> int:
-    """The token that hides a word."""
+    """Return the id of the mask token."""
     mask = reader_of(tokenizer).mask
     if mask is None:
         raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")

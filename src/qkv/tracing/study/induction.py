@@ -1,8 +1,8 @@
-"""Which heads do induction, asked of the model itself: a block of random tokens, repeated.
+"""Find induction heads with a repeated block of random tokens.
 
-    a b c d … a b c d …        at the second b, an induction head looks at what followed the first: c
+    a b c d … a b c d …        at the second b, an induction head attends to the token after the first b: c
 
-Nothing but the repetition can be known about such a text, so no grammar and no habit of a language can look like it.
+Such a text has no structure but the repetition, so grammar or habits of a language can't explain the score.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .patterns import patterns
 
 @dataclass(frozen=True)
 class Induction:
-    """The repeated-random-tokens test: per head, the mean weight on the token that followed this one before."""
+    """The result of the test: per head, the mean weight on the token that followed the same token before."""
 
     scores: np.ndarray  # (layers, heads), NaN where a layer has no attention
     baseline: float
@@ -29,13 +29,13 @@ class Induction:
     repeats: int
 
     def best(self, most: int = 5) -> list[tuple[int, int, float]]:
-        """(layer, head, score), strongest first."""
+        """Return (layer, head, score), strongest first."""
         order = np.argsort(-self.scores, axis=None, kind="stable")[: min(most, int((~np.isnan(self.scores)).sum()))]
         indices = (np.unravel_index(i, self.scores.shape) for i in order)
         return [(int(layer), int(head), float(self.scores[layer, head])) for layer, head in indices]
 
     def show(self, lang: str | None = None, most: int = 10) -> str:
-        """The strongest heads, in one line each."""
+        """Return a line for each of the strongest heads."""
         title = say(
             "Induction test, {length} random tokens {repeats} times over; a head that spreads its weight evenly "
             "gets {baseline}:",
@@ -60,10 +60,10 @@ def induction_test(
     batch: int = 4,
     part: str | None = None,
 ) -> Induction:
-    """Give a model a block of random tokens, repeated, and see which heads look at what followed last time.
+    """Score every head for induction on a repeated block of random tokens.
 
-    `vocab` is the number of tokens or the ids to draw from (leave special ones out); tokens of a block differ. `length` is
-    that of a block: 50, or as many tokens as there are. `batch` blocks are averaged.
+    `vocab` is the number of tokens or the ids to draw from (without special ones); the tokens of a block differ. `length` is
+    that of a block: by default 50, or the number of ids if that is less. Scores are means over `batch` blocks.
     """
     ids = np.arange(vocab) if isinstance(vocab, int) else np.asarray(list(vocab))
     length = min(50, len(ids)) if length is None else length

@@ -1,4 +1,4 @@
-"""The table of heads that patterns.py makes: a score for every head and kind, which heads a kind names, and how it prints."""
+"""The table of heads that patterns.py makes: a score for every head and kind, the heads of each kind, and how it prints."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...terminal import text_grid
 from ..views.head_ranking import strongest
 from ..views.token_labels import PARTS, Tokens
 
-CLEAR = 0.6  # a head is named for a kind from this lift on …
-MARGIN = 0.3  # … if it leads every rival by this
-EVEN = 0.95  # … and uniform from this evenness on
-MIN_QUERIES = 3  # fewer queries than this name nothing
+CLEAR = 0.6  # the least lift with which a head is named for a kind …
+MARGIN = 0.3  # … and its least lead over every other kind
+EVEN = 0.95  # the least evenness of a uniform head
+MIN_QUERIES = 3  # with fewer queries no kind is named
 
-# Kinds in the order in which they are shown. Where one holds, a wider one that contains it holds too.
-RARE = ("duplicate", "induction")  # only some queries can show them, and are judged on those alone
+# Kinds in the order of display; a head of one kind is also of a wider one that contains it.
+RARE = ("duplicate", "induction")  # scored on the few queries that can show them
 PLAIN = ("previous", "next", "self", "first", "punctuation", "diagonal")
 WIDE = ("local", "columns", "monotone")
 KINDS = (*PLAIN[:-1], "local", "columns", *RARE, "diagonal", "monotone", "uniform")
@@ -54,7 +54,7 @@ OF_CROSS = ("first", "punctuation", "columns", "diagonal", "monotone", "uniform"
 
 @dataclass(frozen=True)
 class Score:
-    """One head and one kind: its score, what an even head would get, and over how many queries; NaN where none can tell."""
+    """The score of a head for a kind, that of an even head, and the number of queries; NaN without any."""
 
     value: float
     baseline: float
@@ -62,13 +62,13 @@ class Score:
 
     @property
     def lift(self) -> float:
-        """0 for an even head, 1 for one that does nothing else: (score − baseline) / (1 − baseline)."""
+        """(score − baseline) / (1 − baseline): 0 for an even head, 1 for a perfect one."""
         return (self.value - self.baseline) / (1 - self.baseline) if self.baseline < 1 else math.nan
 
 
 @dataclass(frozen=True, repr=False)
 class HeadRow:
-    """One head: its name (a kind, "mixed" or "none"), its score of every kind, and how far it looks."""
+    """One head: its name (a kind, "mixed" or "none"), its scores, and its mean distance."""
 
     layer: int
     head: int
@@ -76,28 +76,28 @@ class HeadRow:
     scores: dict[str, Score]
     distance: float  # mean |query − key| in tokens, NaN in cross-attention
     keys: tuple[int, ...]  # the keys that most of its weight goes to
-    mixture: tuple[str, ...] = ()  # the kinds that a mixed head is made of
+    mixture: tuple[str, ...] = ()  # the kinds of a mixed head
 
     def __repr__(self) -> str:
-        """Its name and what it is named for; `scores` has every number."""
+        """Show the name and the scores of its kinds; `scores` has all of them."""
         kinds = self.mixture or ((self.name,) if self.name in self.scores else ())
         return f"<Row {self.place} {self.name}{''.join(f' {k} {self.scores[k].value:.2f}' for k in kinds)}>"
 
     @property
     def place(self) -> str:
-        """As heads are called: "13.8"."""
+        """The head's name as in `edit`: "13.8"."""
         return f"{self.layer}.{self.head}"
 
 
 @dataclass(frozen=True, repr=False)
 class Patterns:
-    """Every head of one part of a model on one text; `print` it, or ask `table`, `best(kind)`, `named(kind)`."""
+    """Every head of one part of a model on one text: `print` it, or use `table`, `best(kind)`, `named(kind)`."""
 
     table: list[HeadRow]
     part: str
-    tokens: Tokens  # those that are looked at
+    tokens: Tokens  # of the keys
     model: str = ""
-    padding: int = 0  # how many of them only fill up the batch
+    padding: int = 0  # how many of them are padding
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -105,19 +105,19 @@ class Patterns:
         return OF_CROSS if self.part == "cross" else OF_SELF
 
     def named(self, kind: str) -> list[HeadRow]:
-        """The heads of this name, strongest first."""
+        """Return the heads of this name, strongest first."""
         rows = [row for row in self.table if row.name == kind]
         return strongest(rows, lambda row: row.scores[kind].value) if kind in self.kinds else rows
 
     def best(self, kind: str, most: int = 5) -> list[HeadRow]:
-        """The heads with the highest score of a kind, whatever their name; none where the text can't show it."""
+        """Return the heads with the highest score for a kind, whatever their name; none if the text can't show it."""
         self._check(kind)
         rows = [row for row in self.table if not math.isnan(row.scores[kind].value)]
         return strongest(rows, lambda row: row.scores[kind].value)[:most]
 
     def array(self, kind: str, what: Literal["value", "baseline", "count", "lift"] = "value") -> np.ndarray:
-        """One number of a kind for every head, (layers, heads): its "value", "baseline", "count" or "lift"; NaN where a
-        layer of the model has no attention."""
+        """Return the "value", "baseline", "count" or "lift" of a kind for every head, (layers, heads); NaN for layers without
+        attention."""
         self._check(kind)
         heads = 1 + max((row.head for row in self.table), default=-1)
         layers = 1 + max((row.layer for row in self.table), default=-1)
@@ -127,8 +127,8 @@ class Patterns:
         return numbers
 
     def show(self, lang: str | None = None, most: int = 6, columns: int | None = None) -> str:
-        """The heads by kind, with their scores and what an even head would get: at most `most` of each, and no more than
-        fit into a line of the terminal (or of `columns`)."""
+        """Return the heads by kind, with their scores and those of an even head: at most `most` of each, as many as fit into
+        a line of the terminal (or of `columns`)."""
         lang = language(lang)
         lines = self._lines(lang)
         margin = max(text_grid.width(label) for label, *_ in lines)
@@ -143,13 +143,13 @@ class Patterns:
         return self.show()
 
     def __repr__(self) -> str:
-        """One line, however many heads; `print` shows them by kind, `table` has every number."""
+        """Show the number of heads of each kind in one line."""
         counts = {kind: len(self.named(kind)) for kind in (*self.kinds, "mixed", "none")}
         kinds = ", ".join(f"{kind} {count}" for kind, count in counts.items() if count)
         return f"<Patterns of {self.model or 'a model'}: {self._title('en', named=False)}: {kinds}>"
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: a row per kind."""
+        """Return an HTML table with a row per kind, for notebooks."""
         lang = language()
         titles = (
             say(title, lang)
@@ -173,7 +173,7 @@ class Patterns:
         return f"{self.model}: {title}" if self.model and named else title
 
     def _lines(self, lang: str) -> list[tuple[str, int, list[str]]]:
-        """A kind's name, how many heads are called so, and what is said of each; of none, why the nearest isn't."""
+        """Return the label of each kind, the number of its heads and their texts, or why the nearest head is not of it."""
         label = {kind: say(CALLED[kind], lang) for kind in (*self.kinds, "mixed", "none")}
         lines = []
         for kind in self.kinds:
@@ -187,7 +187,7 @@ class Patterns:
         return [*lines, (label["mixed"], len(mixed), mixed), (label["none"], len(self.named("none")), [])]
 
     def _nearest(self, kind: str, label: dict[str, str], lang: str) -> str:
-        """The head with the highest score of a kind that no head is named for, and what stood in its way."""
+        """Explain why the head with the highest score for a kind is not named for it."""
         best = self.best(kind, 1)
         if not best:
             return say("this text can't show it", lang)
@@ -199,7 +199,7 @@ class Patterns:
             why = _("highest: {head}, not even enough")
         elif kind != "uniform" and not score.lift >= CLEAR:
             why = _("highest: {head}, too near to an even head")
-        else:  # a narrower kind says more: who looks at the token before also looks near
+        else:  # the head is named for a narrower kind: a previous-token head is also local
             why = (
                 _("highest: {head}, but another kind comes close")
                 if row.name == "none"
@@ -225,7 +225,7 @@ class Patterns:
 
 
 def _fit_line(heads: list[str], limit: int, room: int, count: int, lang: str) -> str:
-    """As many of the heads as there is room for, at least one; and how many are left out."""
+    """Join as many heads as fit into `room`, at least one, and add how many are left out."""
     for n in range(min(limit, len(heads)), 0, -1):
         line = "  ".join(heads[:n])
         if n < count:

@@ -1,11 +1,11 @@
-"""Which head does what: every head of a trace scored for what heads are known to do, each score beside its baseline.
+"""Score every head of a trace for known kinds of heads, with a baseline for each score.
 
-A kind of head is a set of keys that count for each query ("the key right before it"). Its score is the mean weight that
-queries give to keys that count, over the queries that have a choice: that may see a key that counts and one that doesn't.
-The baseline is what a head that spreads its weight evenly over all it may see would get; the lift is how far the head
-goes from there to 1. `docs/patterns.md` has every kind's formula, and what a score does not mean.
+A kind credits a set of keys for each query ("the key right before it"). Its score is the mean weight on credited keys over
+the queries that have a choice: that may see a credited key and another one. The baseline is the score of a head with equal
+weights on all visible keys; the lift is how far the head goes from there to 1. `docs/patterns.md` has every kind's formula,
+and what a score does not mean.
 
-H heads, H' heads whose masks differ (1 where all share one), N queries, M keys, R rows of a block, P places.
+H heads, H' heads with different masks (1 if all share one), N queries, M keys, R rows of a block.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from .pattern_table import (  # noqa: F401 (the names of kinds are documented he
     Score,
 )
 
-LOCAL = 3  # keys at most this far away are near
-COLUMNS = 3  # how many keys "a few keys that all look at" are
+LOCAL = 3  # the largest distance of a near key
+COLUMNS = 3  # the number of keys of the kind "a few keys for all"
 BAND = 0.1  # half the width of the diagonal, as a share of the keys
-PART = 0.2  # a kind with this lift is part of a mixed head
+PART = 0.2  # the least lift of a kind that a mixed head is part of
 
 
 @torch.no_grad()
 def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patterns:
-    """Score every head of a part of a trace for every kind, from its exact weights.
+    """Score every head of a part of a trace for every kind, from exact weights.
 
     >>> from ...model.config import Config
     >>> from ...model.transformer import Transformer
@@ -78,12 +78,12 @@ def patterns(trace: Trace, *, part: str | None = None, batch: int = 0) -> Patter
 
 
 class _CreditedKeys:
-    """Which keys count for which query, for every kind: as columns that all rows share, or as pairs of a block of rows."""
+    """The keys that every kind credits, as columns for all rows, or as pairs of a block of rows."""
 
     def __init__(self, queries: Tokens, keys: Tokens, real_queries: Tensor, real_keys: Tensor, *, cross: bool) -> None:
         self.n, self.m, self.cross = len(queries), len(keys), cross
         self.real_queries, self.real_keys = real_queries, real_keys  # which are not padding: (N,), (M,)
-        self.device = real_keys.device  # where all that is computed here lies
+        self.device = real_keys.device
         self.named = OF_CROSS if cross else OF_SELF
         self.kinds = [k for k in self.named if k not in ("columns", "monotone", "uniform")]
         self.ids = identities(keys).to(self.device)
@@ -93,30 +93,30 @@ class _CreditedKeys:
         self._marks = torch.zeros(self.m, 2, device=self.device)
         for at, columns in enumerate(self.columns.values()):
             self._marks[columns, at] = 1
-        # What all layers share is found anew where it is too much to keep.
+        # Results that all layers share are cached if they are small enough.
         self._keeps = self.n * self.m <= attention_maps.BLOCK
         self._pairs: dict[int, dict[str, tuple[Tensor, Tensor]]] = {}
         self._even: dict[int, tuple[Tensor, dict[str, Tensor]]] = {}
 
     def positions(self, rows: slice) -> Tensor:
-        """Where these queries stand among the keys (self-attention; lower-right, as everywhere)."""
+        """Return the positions of these queries among the keys (self-attention, lower-right)."""
         return torch.arange(rows.start, rows.stop, device=self.device) + self.m - self.n
 
     def distance(self, rows: slice) -> Tensor:
-        """|query − key|, (R, M)."""
+        """Return |query − key|, (R, M)."""
         return (self.positions(rows)[:, None] - torch.arange(self.m, device=self.device)).abs()
 
     def pairs(self, rows: slice) -> dict[str, tuple[Tensor, Tensor]]:
-        """(row of the block, key) of every pair that counts, by kind; the same for every layer."""
+        """Return (row of the block, key) of every credited pair, by kind; the same for every layer."""
         pairs = self._pairs.get(rows.start) or self._find_pairs(rows)
         if self._keeps:
             self._pairs[rows.start] = pairs
         return pairs
 
     def even(self, rows: slice, allowed: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-        """How many keys that count each row may see, by kind, and "size", how many at all: kind → (H', R).
+        """Return the number of visible credited keys of each row, by kind, and of all visible keys as "size": (H', R).
 
-        Most layers share one mask: the last answer is kept.
+        The last result is cached, since most layers share one mask.
         """
         cached = self._even.get(rows.start)
         if cached is None or not torch.equal(cached[0], allowed):
@@ -142,7 +142,7 @@ class _CreditedKeys:
         return {kind: _pair_indices(which) for kind, which in masks.items()}
 
     def _diagonal(self, rows: slice) -> Tensor:
-        """Keys as far into their text as the query is into its own, give or take BAND: bool (R, M)."""
+        """Return the keys at the query's relative position in their text, give or take BAND: bool (R, M)."""
         n_keys, n_queries = int(self.real_keys.sum()), int(self.real_queries.sum())
         # |i·(M − 1)/(N − 1) − j| ≤ width, in whole numbers: not every device has float64.
         along_keys = (self.real_keys.cumsum(0) - 1) * max(n_queries - 1, 1)
@@ -151,7 +151,7 @@ class _CreditedKeys:
         return ((along_queries[:, None] - along_keys).abs() <= wide) & self.real_keys & (n_queries > 1)
 
     def tally(self, table: Tensor, rows: slice) -> dict[str, Tensor]:
-        """What a table (H, R, M) holds at the keys that count, summed for each row: kind → (H, R)."""
+        """Sum a table (H, R, M) over the credited keys of each row: kind → (H, R)."""
         sums = dict(zip(self.columns, (table @ self._marks.to(table.dtype)).unbind(-1), strict=True))
         for kind, (row, key) in self.pairs(rows).items():
             sums[kind] = table.new_zeros(table.shape[:2]).index_add_(1, row, table[:, row, key])
@@ -164,7 +164,7 @@ def _pair_indices(which: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Path:
-    """The best alignment that never goes back, grown row by row: max over a₁ ≤ a₂ ≤ … of Σ w[i, aᵢ]."""
+    """The best monotone alignment, row by row: max over a₁ ≤ a₂ ≤ … of Σ w[i, aᵢ]."""
 
     def __init__(self) -> None:
         self.best: Tensor | None = None  # (H, M): of paths that end at each key
@@ -177,12 +177,12 @@ class _Path:
             self.count += 1
 
     def value(self, head: int) -> float:
-        """The mean weight along it."""
+        """Return the mean weight along the alignment."""
         return math.nan if self.best is None else float(self.best[min(head, len(self.best) - 1)].max()) / self.count
 
 
 def _layer(layer: int, call: Call, item: int, credited: _CreditedKeys) -> list[HeadRow]:
-    """The rows of one layer: all its heads at once, a block of queries at a time."""
+    """Score all heads of a layer, a block of queries at a time."""
     heads = call.q.shape[1]
     tables: dict[str, list[Tensor]] = {}
     columns = even_columns = torch.zeros((), device=credited.device)
@@ -210,7 +210,7 @@ def _layer(layer: int, call: Call, item: int, credited: _CreditedKeys) -> list[H
 
 
 def _cat(parts: list[Tensor]) -> Tensor:
-    """Blocks of rows one after the other; where heads differ in one of them, they are told apart in all."""
+    """Concatenate blocks of rows; if heads differ in one block, expand all blocks."""
     heads = max(map(len, parts))
     return torch.cat([part.expand(heads, -1) for part in parts], -1)
 
@@ -222,7 +222,7 @@ def _rows(
     layer: int,
     heads: int,
     tables: dict[str, np.ndarray],
-    columns: tuple[Tensor, Tensor],  # (H, M), (H', M): what each key gets, of an even head too
+    columns: tuple[Tensor, Tensor],  # (H, M), (H', M): the weight on each key, also of an even head
     paths: tuple[_Path, _Path],  # the same
     credited: _CreditedKeys,
 ) -> list[HeadRow]:
@@ -230,13 +230,13 @@ def _rows(
     available = {kind: tables[f"may {kind}"] for kind in credited.kinds}
     choice = {kind: counts & (can > 0) & (can < size) for kind, can in available.items()}
     baselines = {kind: can / np.maximum(size, 1) for kind, can in available.items()}
-    # Entropy of what is not lost to a sink, times that share: a head that gives all to its sink is not an even one.
+    # The entropy leaves out a sink's share; times the rest, since a head with all weight on its sink is not even.
     evenness = np.clip(total * tables["entropy"] / np.log(np.maximum(size, 2)), 0, 1)
     top, even_top = (np.sort(each.cpu().double().numpy(), -1)[:, ::-1][:, :COLUMNS].sum(-1) for each in columns)
     top_keys = torch.topk(columns[0], min(COLUMNS, credited.m)).indices.tolist()
 
     def score(kind: str, h: int, group: int, subset: np.ndarray | bool = True) -> Score:
-        """Over the queries that have a choice."""
+        """Average over the queries that have a choice."""
         which = choice[kind][group] & subset
         n = int(which.sum())
         return (
@@ -247,7 +247,7 @@ def _rows(
 
     rows = []
     for h in range(heads):
-        group = min(h, len(counts) - 1)  # in what all heads of a layer share
+        group = min(h, len(counts) - 1)  # index into (H', …)
         counted = counts[group]
         n = int(counted.sum())
         scores = {kind: score(kind, h, group) for kind in credited.kinds}
@@ -267,14 +267,14 @@ def _rows(
 
 
 def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[str, tuple[str, ...]]:
-    """The one kind that a head clearly is; "mixed" (and of what) where it is parts of several; else "none"."""
+    """Return the kind of a head, or "mixed" with its kinds, or "none"."""
 
     def clear(kind: str, among: dict[str, Score], against: Sequence[str]) -> bool:
         lift = among[kind].lift
         rivals = [among[k].lift for k in against if k != kind and k in among]
         return among[kind].count >= MIN_QUERIES and lift >= CLEAR and all(not r > lift - MARGIN for r in rivals)
 
-    # A head that waits at the first token until something repeats is known by what it does when something does.
+    # A head that attends to the first token unless something repeats is named by the repetitions.
     for kind, among in rare.items():
         if clear(kind, among, (*PLAIN, *RARE)):
             return kind, ()
@@ -284,7 +284,7 @@ def _name(scores: dict[str, Score], rare: dict[str, dict[str, Score]]) -> tuple[
             return kind, ()
     if scores["uniform"].count >= MIN_QUERIES and scores["uniform"].value >= EVEN:
         return "uniform", ()
-    if not any(scores[k].lift >= CLEAR for k in plain):  # then two kinds can't be told apart here
+    if not any(scores[k].lift >= CLEAR for k in plain):
         wide = [k for k in WIDE if k in scores]
         for kind in wide:
             if clear(kind, scores, wide):
@@ -300,10 +300,11 @@ def _blocks(heads: int, n: int, m: int) -> Iterator[slice]:
 
 
 def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
-    """Which queries and which keys are not padding: (N,), (M,)."""
+    """Return which queries and which keys are not padding: (N,), (M,)."""
     keys = _unpadded(trace.keys[part][item]) & _visible(trace.calls[part][0], item)
-    queries = _unpadded(trace.queries[part][item])  # about tokens, and so on the CPU, as labels are
-    # Cross-attention's mask says nothing of its queries; the decoder that asks does.
+    queries = _unpadded(
+        trace.queries[part][item]
+    )  # The mask of cross-attention has no padding of queries; that of the decoder has.
     own_calls = trace.calls.get("decoder" if part == "cross" else part)
     if own_calls and own_calls[0].k.shape[2] == len(queries):
         queries = queries & _visible(own_calls[0], item)
@@ -311,7 +312,7 @@ def _real(trace: Trace, part: str, item: int) -> tuple[Tensor, Tensor]:
 
 
 def _visible(call: Call | Mixing, item: int) -> Tensor:
-    """Keys that somebody may see, (M,)."""
+    """Return the keys that a query may see, (M,)."""
     batch, heads, n, _ = call.q.shape
     m = call.k.shape[2]
     visible = torch.zeros(m, dtype=torch.bool, device="cpu")
@@ -325,7 +326,7 @@ def _visible(call: Call | Mixing, item: int) -> Tensor:
 
 
 def _unpadded(tokens: Tokens) -> Tensor:
-    """Not filled up: recorders write [PAD], and ids may end where the text does. A <pad> that a decoder starts from is none."""
+    """Return False for padding: tokens labelled [PAD], or after the last id. A <pad> that starts a decoder isn't padding."""
     real = [not (special and p == "[PAD]") for p, special in zip(tokens.pieces, tokens.special, strict=True)]
     if tokens.ids:
         real[len(tokens.ids) :] = [False] * (len(real) - len(tokens.ids))
@@ -333,7 +334,7 @@ def _unpadded(tokens: Tokens) -> Tensor:
 
 
 def identities(tokens: Tokens) -> Tensor:
-    """A number per token, the same for the same token: its id, or its text where there are no ids."""
+    """Return a number per token, equal for equal tokens, by their ids or else their texts."""
     if tokens.ids:
         return torch.tensor([*tokens.ids, *range(-1, len(tokens.ids) - len(tokens) - 1, -1)], device="cpu")
     numbers_of: dict[str, int] = {}
@@ -342,7 +343,7 @@ def identities(tokens: Tokens) -> Tensor:
 
 
 def _delimiters(tokens: Tokens) -> list[int]:
-    """Tokens that are punctuation, a line end, or special."""
+    """Return the tokens that are punctuation, a line end, or special."""
     delimiters = {i for i, special in enumerate(tokens.special) if special}
     for text, first, end in tokens.whole:
         signs = text.strip(" ")

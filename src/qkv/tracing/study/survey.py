@@ -1,6 +1,6 @@
-"""One look at every head of a trace: a small picture, its strongest link, what kinds of looks it has, how telling it is.
+"""Summarize every head of a trace: a small picture, its strongest link, its kinds of looks, and how telling it is.
 
-A query's look is its largest weight (the first token, special ones and its own left out), and it is of one kind:
+A query's look is its largest weight (without those on the first token, special ones and itself), and it is of one kind:
 
     repeat      at the same token earlier, or at what followed that
     far         at a token more than LOCAL away
@@ -8,21 +8,20 @@ A query's look is its largest weight (the first token, special ones and its own 
     beside      at the token right before or after it
     cross       anywhere in the other text
 
-A head's score of a kind is the sum of such looks over the number of queries, a layer's that of its best head. Layers that
-look beside them are many and alike, so kinds take turns: each names the layer that is best at it among those left.
+A head's score for a kind is the sum of such looks over the number of queries, a layer's that of its best head. Most layers
+look beside, so to show different ones kinds take turns: each selects its best layer among the remaining ones.
 
-A head is as telling as its strongest link to anything but itself, its neighbours, the first token and special ones; in
-cross-attention, where there are no such places, as its looks are sharp.
+How telling a head is: its largest weight on anything but itself, its neighbours, the first token and special ones; in
+cross-attention, the sum of its looks over the number of queries.
 
-A mixer's map (retention, Mamba-2, the delta rule) is signed and its rows don't sum to 1. There a weight is looked at by its
-size, a look is a share of the sizes of its row, the first token is like any other (there is no softmax that would give it
-what is left over), a picture is relative to the head's largest weight, and a head is as telling as what its picture shows
-away from the diagonal.
+A mixer's map (retention, Mamba-2, the delta rule) is signed and its rows don't sum to 1. There looks are absolute weights as
+shares of their row, the first token is like any other (there is no softmax and so no sink), a picture is relative to the
+head's largest weight, and a head is as telling as its picture is large away from the diagonal.
 
-Everything is found in one pass over the weights (layer_scan.py), a mixer's heads one by one. A layer can be looked at as soon as
-it is known (streaming.py), before the others are:
+A single pass over the weights computes everything (layer_scan.py). With streaming.py a layer can be summarized before the
+next one runs:
 
-    surveyor = Surveyor(heads, queries, keys)       what `follow` tells
+    surveyor = Surveyor(heads, queries, keys)       the arguments of `on_start`
     surveyor.look(part, call)                       every head of a layer
 
 H heads, N queries, M keys.
@@ -50,11 +49,11 @@ if TYPE_CHECKING:
     from ..record.streaming import Heads, Sides
     from ..views.traces import Trace
 
-BINS = 64  # cells along each side of a small picture, at most
-PICTURES = 6_000_000  # bytes of all of them
-LEAST = 1e-4  # a link is more than this, a mixer's as a share of its head's largest weight
+BINS = 64  # the most cells along each side of a picture
+PICTURES = 6_000_000  # bytes of all pictures
+LEAST = 1e-4  # a link's weight is more than this, a mixer's as a share of its head's largest weight
 KINDS = ("repeat", "far", "near", "beside", "cross")  # in the order of their turns
-FAINT = 0.05  # a layer below this in a kind is not named for it
+FAINT = 0.05  # the least score with which a kind selects a layer
 
 Progress = Callable[[int, int], None]  # heads done, of all
 Link = tuple[int, int, float] | None  # from, to, weight
@@ -63,24 +62,22 @@ Layer = tuple[str, int]  # part, layer
 
 @dataclass(frozen=True)
 class Look:
-    """What one look at all of a head gives."""
+    """The summary of a head."""
 
-    picture: np.ndarray  # √weight · 255, the largest weight of each cell; a mixer's 128 ± √(size/top) · 127
+    picture: np.ndarray  # √weight · 255 of each cell's maximum; a mixer's 128 ± √(|weight|/top) · 127
     link: Link  # the largest look
-    looks: dict[str, float]  # kind → its share of all queries' looks
+    looks: dict[str, float]  # kind → the sum of its looks over the number of queries
     telling: float
-    top: float = 1.0  # the largest weight by size that a picture can show
-    # Of a query's weights in nats, the mean over those that aren't special; a mixer's by their sizes.
+    top: float = 1.0  # a mixer's largest absolute weight
+    # In nats, the mean over queries that aren't special; a mixer's of absolute weights.
     entropy: float = 0.0
-    left: Tensor | None = (
-        None  # (N,) what each query gives to keys that links are told of, where that was seen; else NaN
-    )
+    left: Tensor | None = None  # (N,) each query's weight on linkable keys, NaN if unknown
 
 
 @dataclass(frozen=True)
 class Survey:
-    """Every head of a part: `heads[item][at][head]`, `at` counting the layers that attend, whose numbers in the model are
-    `layers`; a cell of a picture is `tall` queries by `wide` keys."""
+    """Every head of a part: `heads[item][i][head]`, where `layers[i]` is the layer's number in the model; a cell of a picture
+    is `tall` queries by `wide` keys."""
 
     heads: list[list[list[Look]]]
     layers: tuple[int, ...]
@@ -88,15 +85,14 @@ class Survey:
     wide: int
 
     def most_telling(self, layers: Sequence[int], heads: Sequence[int], item: int = 0) -> tuple[int, int]:
-        """The head to show first of these."""
+        """Return the most telling (layer, head) among these."""
         looks = dict(zip(self.layers, self.heads[item], strict=True))
         among = [(layer, head) for layer in layers for head in heads if head < len(looks[layer])]
         return strongest(among, lambda at: looks[at[0]][at[1]].telling)[0]
 
 
 class Surveyor:
-    """Looks at the layers of a model, each as soon as it is known, with what `follow` tells beforehand: how many heads each
-    layer of each part has, and the tokens on both sides.
+    """Summarizes layers one at a time, given the number of heads of each layer by part and the tokens on both sides.
 
     >>> from ...model import Config, Transformer
     >>> from ..record.streaming import stream_trace
@@ -113,23 +109,23 @@ class Surveyor:
 
     def __init__(self, heads: Heads, queries: Sides, keys: Sides) -> None:
         self.queries, self.keys = queries, keys
-        # Fewer cells along each side of a picture where there are very many heads.
+        # Smaller pictures if there are very many heads.
         pictures = sum(len(queries[part]) * sum(layers.values()) for part, layers in heads.items())
         self.bins = max(8, min(BINS, math.isqrt(PICTURES // max(pictures, 1))))
         self._links: dict[tuple[str, int], LinkFilter] = {}
 
     def cells(self, part: str) -> tuple[int, int, int, int]:
-        """A cell of a part's pictures is so many queries by so many keys, a picture so many rows by so many columns."""
+        """Return the queries and keys of a cell, and the rows and columns of a picture."""
         n, m = len(self.queries[part][0]), len(self.keys[part][0])
         tall, wide = -(-n // self.bins), -(-m // self.bins)
         return tall, wide, -(-n // tall), -(-m // wide)
 
     def look(self, part: str, call: Call | Mixing, item: int = 0) -> list[Look]:
-        """Every head of a layer."""
+        """Summarize every head of a layer."""
         return [look for heads in self.looks(part, call, item) for look in heads]
 
     def looks(self, part: str, call: Call | Mixing, item: int = 0) -> Iterator[list[Look]]:
-        """The same, some heads at a time."""
+        """Yield the summaries of a layer, some heads at a time."""
         if (part, item) not in self._links:
             self._links[part, item] = LinkFilter(part, self.queries[part][item], self.keys[part][item])
         links, (tall, wide, _, _) = self._links[part, item], self.cells(part)
@@ -138,7 +134,7 @@ class Surveyor:
 
 
 def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
-    """Look at every head of a part once. (`Trace.survey` does, and remembers.)"""
+    """Summarize every head of a part; `Trace.survey` caches the result."""
     heads = {part: {i: call.n_head for i, call in enumerate(calls)} for part, calls in trace.calls.items()}
     surveyor = Surveyor(heads, trace.queries, trace.keys)
     items = len(trace.queries[part])
@@ -157,7 +153,7 @@ def survey(trace: Trace, part: str, progress: Progress | None = None) -> Survey:
 
 
 def _layer(call: Call, links: LinkFilter, tall: int, wide: int) -> Iterator[list[Look]]:
-    """All heads of a layer at once."""
+    """Summarize all heads of an attention layer."""
     n = call.q.shape[2]
     scan = scan_layer(call, links, tall, wide)
     small = (scan.picture.clamp(0, 1).sqrt() * 255).round().to(torch.uint8).numpy()
@@ -178,7 +174,7 @@ def _layer(call: Call, links: LinkFilter, tall: int, wide: int) -> Iterator[list
 
 
 def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
-    """The heads of a mixer, one after the other."""
+    """Summarize the heads of a mixer one by one."""
     n = call.v.shape[2]
     for h in range(call.n_head):
         rows = _Rows(n, links)
@@ -198,7 +194,7 @@ def _mixer(call: Mixing, links: LinkFilter, cell: int) -> Iterator[list[Look]]:
 
 
 class _Rows:
-    """Of every row of a mixer's map: the largest weight by size that links are told of, its key, and all sizes together."""
+    """For every row of a mixer's map: the largest absolute weight on a linkable key, that key, and the sum of all."""
 
     def __init__(self, n: int, links: LinkFilter) -> None:
         self.excluded = torch.tensor(links.excluded, dtype=torch.long)
@@ -206,7 +202,7 @@ class _Rows:
         self.key = torch.zeros(n, dtype=torch.long)
 
     def look(self, tile: Tile) -> Tile:
-        """Take in a rectangle of it, and hand it on."""
+        """Update with a tile of the map, and return it."""
         rows, cols, table = tile
         sizes = table.abs()
         self.total[rows] += sizes.sum(1)
@@ -222,14 +218,14 @@ class _Rows:
         return tile
 
     def entropy(self, links: LinkFilter) -> float:
-        """−Σ p·log p of sizes that are shares p of their row's, the mean over queries that aren't special."""
+        """Return −Σ p·log p of absolute weights as shares p of their row, the mean over queries that aren't special."""
         total = self.total.clamp(min=1e-30)
         rows = self.spread / total + total.log()
         return float((rows * links.counted).sum() / links.counted.sum().clamp(min=1))
 
 
 def _kinds(position: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str, Tensor]:
-    """Of which kind each query's look is, from where it stands among the keys and the key it looks at: kind → (R,).
+    """Return which queries' looks are of each kind, from the queries' positions and the keys: kind → (R,).
 
     >>> kinds = _kinds(torch.tensor([5, 5, 5, 5]), torch.tensor([4, 2, 1, 0]), torch.tensor([8, 7, 3, 4, 5, 8]))
     >>> {kind: which.tolist() for kind, which in kinds.items() if which.any()}
@@ -248,7 +244,7 @@ def _kinds(position: Tensor | None, key: Tensor, ids: Tensor | None) -> dict[str
 
 
 def in_turn(looks: Mapping[Layer, Mapping[str, float]]) -> list[Layer]:
-    """All layers, kinds taking turns: each names the best that is left, until none of them is better than faint.
+    """Order layers by kinds taking turns: each selects the best remaining one, until all are below FAINT.
 
     >>> previous = {"beside": 0.9}
     >>> in_turn({("decoder", 0): previous, ("decoder", 1): {"beside": 0.8}, ("decoder", 2): {"far": 0.3}})
@@ -269,5 +265,5 @@ def in_turn(looks: Mapping[Layer, Mapping[str, float]]) -> list[Layer]:
 
 
 def plain(call: Any) -> Any:
-    """The same call in float32 on the CPU, apart from any gradient."""
+    """Return the call in float32 on the CPU, without gradients."""
     return call.mapped(lambda tensor: tensor.detach().float().cpu())

@@ -1,9 +1,8 @@
-"""Which heads follow grammar: does a head's largest weight go from a word to the word it belongs to?
+"""Which heads follow grammar: is a word's largest weight on the word that it belongs to?
 
-Sentences with their grammar are given to a model; for every head and relation it is counted how often the word that a word
-looks at most is the right one, and beside it how often a fixed rule ("always the word before") would be right. Heads that
-do no better than the best such rule are not shown: they may know where, not what. `docs/patterns.md` says what else a
-number here does not mean.
+On sentences with known grammar, count for every head and relation how often a word attends most to the right word, and how
+often a fixed rule ("always the word before") would be right. Heads that don't beat the best rule are not listed: they may
+follow positions, not grammar. `docs/patterns.md` says what else a number here does not mean.
 
 L layers, H heads, N tokens, W words of a sentence.
 """
@@ -35,7 +34,7 @@ from . import conllu
 from .conllu import Sentence
 
 OFFSETS = (-1, 1, -2, 2, -3, 3, -4, 4, -5, 5)
-DIRECTIONS = ("head", "dependent")  # what is looked for: the word that one hangs on, or the one that hangs on it
+DIRECTIONS = ("head", "dependent")  # the word to find
 SKIPPED = ("punct", "root", "dep")
 SURE = 0.05
 WILD = "\ufffc"
@@ -44,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Relation:
-    """One relation, one way, in one language: every head's accuracy beside the best fixed rule's."""
+    """A relation in one direction and language: every head's accuracy and that of fixed rules."""
 
     language: str
     name: str
@@ -55,12 +54,12 @@ class Relation:
 
     @property
     def count(self) -> int:
-        """Words that have this relation and can see the other."""
+        """The number of words with this relation that can see the other word."""
         return len(self.hits)
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Per head, (L, H)."""
+        """The accuracy of each head, (L, H)."""
         return self.hits.mean(0)
 
     @property
@@ -70,14 +69,14 @@ class Relation:
 
     @property
     def baseline(self) -> float:
-        """How often that rule is right."""
+        """The accuracy of that rule."""
         return float(self.rules[self.rule].mean())
 
     @property
     def chance(self) -> np.ndarray:
-        """Per head, (L, H): how likely one of all these heads would beat the rule so by luck alone, if it were no better.
+        """The probability, for each head (L, H), that one of all heads would beat the rule by as much by chance.
 
-        A sign test on the words where the two differ, times the number of heads tried.
+        A sign test on the words where head and rule differ, times the number of heads.
         """
         rule = self.rules[self.rule][:, None, None]
         wins, losses = (self.hits & ~rule).sum(0), (~self.hits & rule).sum(0)
@@ -88,7 +87,7 @@ class Relation:
         return np.array(tails).reshape(wins.shape)
 
     def above(self) -> list[tuple[int, int, float, float]]:
-        """(layer, head, accuracy, chance) of the heads that beat the rule, best first."""
+        """Return (layer, head, accuracy, chance) of the heads that beat the rule, best first."""
         accuracy, chance = self.accuracy, self.chance
         winners = np.argwhere(accuracy > self.baseline + 1e-12)
         layers = self.layers or range(len(accuracy))
@@ -98,15 +97,15 @@ class Relation:
 
 @dataclass(frozen=True)
 class SyntaxTable:
-    """Heads × relations; `print` it, or ask `relations` and `get`."""
+    """Heads × relations: `print` it, or use `relations` and `get`."""
 
     relations: list[Relation]
     sentences: int
-    unaligned: int  # words left out because no token is theirs alone
+    unaligned: int  # words left out because they have no token of their own
     model: str = ""
 
     def get(self, name: str, direction: str = "head", language: str | None = None) -> Relation:
-        """One relation, one way; the language may be left out where there is one."""
+        """Return a relation in one direction; the language may be left out if there is only one."""
         if direction not in DIRECTIONS:
             raise unknown("direction", direction, DIRECTIONS)
         for relation in self.relations:
@@ -116,7 +115,7 @@ class SyntaxTable:
 
     @property
     def table(self) -> list[dict[str, object]]:
-        """A row per head and relation where the head beats the best fixed rule."""
+        """A row per relation and head that beats the best fixed rule."""
         return [
             dict(language=r.language, relation=r.name, direction=r.direction, layer=layer, head=head, accuracy=accuracy)
             | dict(count=r.count, baseline=r.baseline, rule=r.rule, chance=chance)
@@ -125,7 +124,7 @@ class SyntaxTable:
         ]
 
     def show(self, lang: str | None = None, most: int = 4) -> str:
-        """A line per relation and direction: the best fixed rule, and the heads above it."""
+        """Return a line per relation and direction: the best fixed rule, and the heads above it."""
         lang = language(lang)
         lines = [
             say(
@@ -185,13 +184,14 @@ def syntax(
     progress: Progress | None = None,
     least: int = 5,
 ) -> SyntaxTable:
-    """Heads × relations of a model, on our own sentences, on a language of them ("en", "zh"), or on a CoNLL-U file.
+    """Score every head of a model for grammatical relations.
 
-    A word's attention is summed over the tokens of the word that is looked at and averaged over its own. Of the other
-    words of the sentence (never itself, never a special token) the one with the largest share is where the word looks. A
-    pair counts if the one word can see the other and something else. Relations with fewer than `least` words are left
-    out; `relations` names those wanted (CoNLL-U's names, and "coref" for pronoun → noun). A decoder that puts no special
-    token before a text gets a line break there, so that what it rests on the first token doesn't fall on a word.
+    `sentences` are those that ship with qkv, one language of them ("en", "zh"), a CoNLL-U file, or `Sentence` objects.
+    Weights are summed over the tokens of a key word and averaged over those of a query word. Of the other words of the
+    sentence, the one with the largest weight counts as found. A pair counts if the word can see the other one and something
+    else. Relations with fewer than `least` words are left out; `relations` names those to score (CoNLL-U's names, and
+    "coref" for pronoun → noun). A decoder without a special token before the text gets a line break there, so that the
+    attention sink isn't a word.
     """
     corpus = _load_sentences(sentences)
     if tokenizer is None:
@@ -206,7 +206,7 @@ def syntax(
     is_seq2seq = adapter.kind == "encoder-decoder"
 
     def look(text: str) -> Trace:
-        # Only an encoder-decoder takes a target, and its encoder doesn't see it.
+        # Only an encoder-decoder needs a target, which its encoder doesn't see.
         return adapter.trace(TraceRequest(text, tokenizer, [text] if is_seq2seq else None))
 
     prefix = ""
@@ -229,14 +229,14 @@ def syntax(
     )
 
 
-# (language, relation, direction) → of every pair of words, which heads follow it, and which fixed rules do
+# (language, relation, direction) → for every pair of words, which heads and which fixed rules are right
 Evidence = dict[tuple[str, str, str], tuple[list[np.ndarray], list[dict[str, bool]]]]
 
 
 def _collect(
     evidence: Evidence, sentence: Sentence, selected: Sequence[str], attended: np.ndarray, visible: np.ndarray
 ) -> None:
-    """Add the pairs of a sentence that can be seen."""
+    """Add the visible pairs of a sentence."""
     for relation, direction, a, b in _pairs(sentence, selected):
         if visible[a, b] and visible[a].sum() >= 2:
             hits, rules = evidence.setdefault((sentence.language, relation, direction), ([], []))
@@ -245,7 +245,7 @@ def _collect(
 
 
 def _relations(evidence: Evidence, selected: Sequence[str], least: int, layers: tuple[int, ...]) -> list[Relation]:
-    """Return the relations with `least` pairs or more, in the order in which they are wanted."""
+    """Return the relations with `least` pairs or more, in the order of `selected`."""
     order = {key: at for at, key in enumerate(selected)}
     relations = [
         Relation(*key, np.stack(hits), {r: np.array([row[r] for row in rules]) for r in rules[0]}, layers)
@@ -256,10 +256,9 @@ def _relations(evidence: Evidence, selected: Sequence[str], least: int, layers: 
 
 
 def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[list[int]]:
-    """The tokens of every word, found by their letters: bytes, pieces, accents and capitals that were lost are no matter.
+    """Return the tokens of every word, aligned by letters without accents and capitals.
 
-    A token that covers several words is that word's with most of its letters, and a word that is left with none is left
-    out ([]).
+    A token of several words belongs to the one with most of its letters. A word without tokens gets [].
 
     >>> align(Tokens(("do", "n't", " st", "op")), conllu.parse("1-2\\tdon't" + "\\t_" * 8 + "\\n1\\tdo\\t_\\t_\\t_\\t_\\t3\\taux\\t_\\t_\\n"
     ...     "2\\tn't\\t_\\t_\\t_\\t_\\t3\\tadvmod\\t_\\t_\\n3\\tstop\\t_\\t_\\t_\\t_\\t0\\troot\\t_\\t_\\n")[0])
@@ -275,7 +274,7 @@ def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[li
     word_letters, covered = [], 0
     for word in sentence.words:
         word_letters.append("" if word.start < covered else _letters(sentence.text[word.start : word.end]))
-        covered = word.end  # du: all of it is the first word's
+        covered = word.end  # du: the first word gets all letters
     of_unit, of_word = (
         [i for i, letters in enumerate(side) for _letter in letters] for side in (unit_letters, word_letters)
     )
@@ -285,7 +284,7 @@ def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[li
         if kind == "equal":
             for unit, target in zip(of_unit[a:b], of_word[c:d], strict=True):
                 votes[unit][target] += 1
-        elif kind == "replace":  # [UNK], or letters that the tokenizer wrote otherwise
+        elif kind == "replace":  # [UNK], or letters that the tokenizer changed
             old_units, new_words = list(dict.fromkeys(of_unit[a:b])), list(dict.fromkeys(of_word[c:d]))
             if len(new_words) == 1 or len(new_words) == len(old_units):
                 for at, unit in enumerate(old_units):
@@ -298,7 +297,7 @@ def align(tokens: Tokens, sentence: Sentence, unk: int | None = None) -> list[li
 
 
 def _attended_words(recorded: Trace, groups: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-    """The word that each word looks at most, (L, H, W), −1 for nowhere; and which words each may see, bool (W, W)."""
+    """Return the word that each word attends to most, (L, H, W), −1 for none; and which words each may see, bool (W, W)."""
     part = recorded.parts[0]
     n, w = len(recorded.tokens(part)), len(groups)
     joins = torch.zeros(n, w, device="cpu")
@@ -310,10 +309,10 @@ def _attended_words(recorded: Trace, groups: list[list[int]]) -> tuple[np.ndarra
     attended = []
     visible = torch.zeros(w, w, dtype=torch.bool, device="cpu")
     for call in recorded.calls[part]:
-        assert isinstance(call, Call)  # of models that attend
+        assert isinstance(call, Call)
         shares, allowed, _ = weights(call, 0, slice(0, n))
-        to = joins.to(shares)  # words are few: what is left of a layer goes where NumPy can read it
-        table = (to.T @ (shares @ to)).cpu()  # (H, W, W): summed over keys; over queries a mean would change no order
+        to = joins.to(shares)
+        table = (to.T @ (shares @ to)).cpu()  # (H, W, W): sums, since means over queries have the same order
         pairs = (to.T @ (allowed.to(shares.dtype) @ to)).amax(0).cpu()
         visible |= (pairs == sizes[:, None] * sizes) & other
         table = table.masked_fill(~other, -1.0)
@@ -323,7 +322,7 @@ def _attended_words(recorded: Trace, groups: list[list[int]]) -> tuple[np.ndarra
 
 
 def _pairs(sentence: Sentence, selected: Sequence[str]) -> Iterable[tuple[str, str, int, int]]:
-    """(relation, direction, the word that looks, the word that it should find)."""
+    """Yield (relation, direction, query word, right key word)."""
     for i, word in enumerate(sentence.words):
         links = [(word.relation, word.head), ("coref", word.coref)]
         for name, other in links:
@@ -346,7 +345,7 @@ def _load_sentences(sentences: str | Path | Iterable[Sentence] | None) -> list[S
 
 
 def _line_break(look: Callable[[str], Trace], sentence: Sentence) -> str:
-    """A line break if the tokenizer has one and keeps it apart from what follows."""
+    """Return a line break if the tokenizer has a token of its own for it, else ""."""
     try:
         tokens = look("\n" + sentence.text).tokens()
     except Problem:
@@ -355,13 +354,13 @@ def _line_break(look: Callable[[str], Trace], sentence: Sentence) -> str:
 
 
 def _letters(text: str) -> str:
-    """What is left of a text when writing is taken off: no spaces, capitals, accents or wide forms."""
+    """Return the text without spaces, capitals, accents and wide forms."""
     apart = unicodedata.normalize("NFKD", text).casefold()
     return "".join(c for c in apart if not c.isspace() and unicodedata.category(c) != "Mn")
 
 
 def _binomial_tail(wins: int, n: int) -> float:
-    """The chance of as many heads or more when a coin is thrown n times.
+    """Return the probability of `wins` heads or more in n tosses of a coin.
 
     >>> _binomial_tail(3, 3), _binomial_tail(0, 0)
     (0.125, 1.0)

@@ -1,9 +1,8 @@
-"""Weights from q and k on demand, exactly: a rectangle, a row, a column, or the whole pooled, at any length.
+"""Exact weights from q and k on demand: a rectangle, a row, a column, or the pooled map, at any length.
 
-Nothing here holds an n×n matrix of a long text. Rows are computed a block at a time; what a block needs beyond itself is
-the log of its rows' sums (`lse`), which is kept once computed.
+Nothing here holds an n×n matrix of a long text. Rows are computed in blocks; the log of the rows' sums (`lse`) is cached.
 
-One item and one head at a time, or all heads of a layer: N queries, M keys, D head width, R rows of a block.
+H heads, N queries, M keys, D head width, R rows of a block.
 """
 
 from __future__ import annotations
@@ -27,51 +26,51 @@ from . import parallel_tiles
 BLOCK = 1 << 24  # numbers in a block of scores: 64 MB of float32
 TILE = 512, 1024  # rows and columns of a tile that stays in the processor's cache: 2 MB
 LARGE = 1 << 22  # scores from which on a map is pooled by tiles
-HIDDEN = -1e30  # a score whose share is 0, and that times 0 is 0
-TINY = 1e-30  # a share below which float32 has few digits left
+HIDDEN = -1e30  # a score whose weight is 0; unlike −inf it may be multiplied by 0
+TINY = 1e-30  # below it, float32 has few digits left
 
 
 @dataclass(frozen=True)
 class Head:
-    """One head of one item: q (N, D), k and v (M, D), and how its scores become weights."""
+    """One head of one item: q (N, D), k and v (M, D) and its weights."""
 
-    call: Call  # of this one item and this one head
+    call: Call  # of this item and head alone
     _lse_of: dict[tuple[int, ...], Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n(self) -> int:
-        """Queries."""
+        """The number of queries."""
         return self.call.q.shape[2]
 
     @property
     def m(self) -> int:
-        """Keys."""
+        """The number of keys."""
         return self.call.k.shape[2]
 
     @property
     def bare(self) -> bool:
-        """Kept as weights alone: q and k have width 0, the bias is the weights' logarithm."""
+        """True without q, k and v: they have width 0, and the bias is the logarithm of the weights."""
         return self.call.q.shape[3] == 0
 
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """Who may look at whom in a rectangle: bool (R, ·)."""
+        """Return the mask of a rectangle: bool (R, ·)."""
         r, c = len(span_indices(rows, self.n)), len(span_indices(cols, self.m))
         return self.call.allowed(rows, cols)[0, 0].expand(r, c)
 
     @torch.no_grad()
     def scores(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """Scaled, capped, biased and masked (−inf): (R, ·), in float32 or better."""
+        """Return the scores (R, ·), scaled, capped, biased and masked (−inf), in float32 or better."""
         return formula.scores(self.call, rows, cols)[0, 0]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
-        """Exact shares (R, ·): each row's softmax is over all its keys, whatever columns are asked for."""
+        """Return the exact weights (R, ·); each row's softmax is over all keys, whatever `cols`."""
         return take(formula.weights(self.call, rows)[0, 0], cols, 1)
 
     @cached_property
     @torch.no_grad()
     def lse(self) -> Tensor:
-        """log Σ e^score of every row (N,); −inf for a row that may see nothing."""
+        """log Σ e^score of every row (N,); −inf for a row without visible keys."""
         if self.plain:
             return row_lse(self.call)[0]
         reached = ((rows, visible_keys(self.call.mask, self.n, self.m, rows)) for rows in self.blocks())
@@ -79,17 +78,17 @@ class Head:
 
     @property
     def plain(self) -> bool:
-        """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
+        """True if the flash kernel can compute it, see `is_flash_call`."""
         return is_flash_call(self.call)
 
     @torch.no_grad()
     def column(self, key: int) -> Tensor:
-        """Who looks at this key: its share in every row (N,)."""
+        """Return every query's weight on a key (N,)."""
         table = self.scores(None, [key])[:, 0]
-        return (table - self.lse.to(table.dtype)).exp().nan_to_num_(0.0)  # −inf − −inf: a row that sees nothing
+        return (table - self.lse.to(table.dtype)).exp().nan_to_num_(0.0)  # −inf − −inf: a row without visible keys
 
     def blocks(self, least: int = 1) -> Iterator[slice]:
-        """Rows in blocks that fit into BLOCK scores, each a multiple of `least` rows."""
+        """Yield blocks of at most BLOCK scores, each a multiple of `least` rows."""
         size = max(BLOCK // max(self.m, 1), 1)
         size = max(size // least, 1) * least
         for start in range(0, self.n, size):
@@ -97,7 +96,7 @@ class Head:
 
     @torch.no_grad()
     def pooled(self, bins: int, pool: Pool = "mean") -> Tensor:
-        """The whole map in at most bins × bins cells, each the mean, maximum or sum of the weights it covers."""
+        """Return the map in at most bins × bins cells, each the mean, maximum or sum of its weights."""
         if pool not in POOLS:
             raise Problem("pool {pool} is not one of {pools}", pool=pool, pools=", ".join(POOLS))
         if bins < 1:
@@ -116,10 +115,10 @@ class Head:
     def tile(
         self, rows: slice, cols: slice, tall: int = 1, wide: int = 1, pool: Pool = "max", without: Sequence[int] = ()
     ) -> Tensor:
-        """A rectangle of the map in cells of `tall` queries by `wide` keys, each the largest or the mean of the exact weights
-        it covers (hidden ones count as 0): (cells down, cells across); −1 where all that a cell covers is hidden.
+        """Return a rectangle of the map in cells of `tall` queries by `wide` keys: (cells down, cells across).
 
-        Keys `without` which the map is asked for are hidden too, and what is left of every row sums to 1.
+        A cell is the maximum or mean of its exact weights (hidden ones count as 0), or −1 if all are hidden. Keys in
+        `without` are hidden too, and the remaining weights of every row sum to 1.
 
         >>> q = torch.zeros(1, 1, 4, 2)
         >>> head = Head(Call(q, q, q, Band(None, 0), 1.0))
@@ -141,7 +140,7 @@ class Head:
             at = slice(down, down + high), slice(across, across + broad)
             if pool == "max" or not is_visible:
                 largest[at] = pool_cells(pool_cells(logs, wide, 0, "max"), tall, 1, "max").T
-            else:  # nothing of it is hidden
+            else:  # nothing is hidden
                 largest[at] = 0.0
             if pool == "mean":
                 total[at] = pool_cells(pool_cells(logs.exp2_(), wide, 0, "sum"), tall, 1, "sum").T
@@ -165,11 +164,13 @@ class Head:
         lse: Tensor,
         add: Callable[[int, int, Tensor, bool], None],
     ) -> None:
-        """Hand over what of a rectangle can be seen, in pieces of whole cells that stay near the processor: which cell a
-        piece begins with, the logs (of base 2) of its weights, whose rows sum to e^lse (N,), keys down and queries across,
-        −inf where hidden, and whether it is known that nothing is. Pieces of the same rows come one after the other, those
-        of others meanwhile."""
-        lse = lse.nan_to_num(neginf=0.0)  # a row that sees nothing is hidden by its scores
+        """Call `add` with the visible part of a rectangle, in tiles of whole cells that fit into the cache.
+
+        Its arguments are the first cell (down, across), the base-2 logs of the weights, keys down and queries across, −inf
+        where hidden, of rows with the log-sums `lse` (N,), and True if nothing is hidden. Tiles of the same rows come one
+        after the other, other rows at the same time.
+        """
+        lse = lse.nan_to_num(neginf=0.0)  # the scores hide rows without visible keys
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
         q = k = None
         if self.plain:  # as in _pool_tiles
@@ -187,7 +188,7 @@ class Head:
                     excluded_keys[(excluded_keys >= tile_cols.start) & (excluded_keys < tile_cols.stop)]
                     - tile_cols.start
                 )
-                on_diagonal = is_causal(self.call) and tile_cols.stop > tile_rows.start  # by the diagonal
+                on_diagonal = is_causal(self.call) and tile_cols.stop > tile_rows.start
                 if q is not None and k is not None:
                     keys, queries = k[_relative(tile_cols, cols)], q[_relative(tile_rows, rows)]
                     buffer = parallel_tiles.scratch(len(keys) * len(queries)).view(len(keys), len(queries))
@@ -203,15 +204,15 @@ class Head:
         parallel_tiles.run_tasks(run_band, reversed(range(rows.start, rows.stop, high)))
 
     def know_without(self, shut: Sequence[int], left: Tensor) -> None:
-        """Take over what each row gives to the keys that aren't shut (N,), from who looked at all of it; NaN where unknown."""
+        """Store each row's total weight on the keys not in `shut` (N,), as `layer_scan` finds it; NaN if unknown."""
         self._lse_of.setdefault(tuple(sorted(shut)), self.lse + left.log())
 
     @torch.no_grad()
     def _lse_without(self, excluded: tuple[int, ...], rows: slice) -> Tensor:
-        """log Σ e^score (N,) over the keys that aren't shut, of these rows at least; what was computed is kept.
+        """Return log Σ e^score (N,) over the keys that aren't excluded, of these rows at least; cached.
 
-        The weights that are left are summed, not what is shut taken from 1: of a head that gives nearly all to its first
-        token nothing would be left but rounding.
+        Sums the remaining weights: 1 minus the excluded ones would be rounding alone for a head with nearly all of its
+        weight on the first token.
         """
         lse = self._lse_of.setdefault(excluded, torch.full((self.n,), torch.nan))
         missing = lse[rows].isnan().nonzero()[:, 0] + rows.start
@@ -225,7 +226,7 @@ class Head:
 
         self._each_log_tile(rows, slice(0, self.m), 1, 1, excluded, self.lse, add)
         lse[rows] = self.lse[rows].float() + remaining.log()
-        # Too little is left, or nothing, for a share of all to say how much.
+        # Too small to compute from weights: use the scores.
         tiny = (remaining < TINY).nonzero()[:, 0] + rows.start
         for part in tiny.split(max(BLOCK // max(self.m, 1), 1)) if len(tiny) else ():
             table = self.scores(part.tolist()).float()
@@ -234,7 +235,7 @@ class Head:
         return lse
 
     def _pool_blocks(self, pooled: Tensor, tall: int, wide: int, pool: Pool) -> None:
-        """Whole rows at a time: any mask, any bias."""
+        """Pool whole rows at a time, with any mask and bias."""
         for rows in self.blocks(least=tall):
             cols = visible_keys(self.call.mask, self.n, self.m, rows)
             if cols.start >= cols.stop:
@@ -246,10 +247,10 @@ class Head:
             pooled[at[0] : at[0] + joined.shape[0], at[1] : at[1] + joined.shape[1]] = joined
 
     def _pool_tiles(self, pooled: Tensor, tall: int, wide: int, pool: Pool) -> None:
-        """Tiles that never leave the cache, e^(q·k − lse), each pooled at once: a second pass like the flash kernel's."""
+        """Pool tiles of e^(q·k − lse) that stay in the cache: a second pass like the flash kernel's."""
         causal = is_causal(self.call)
-        # One more column, −lse against 1, and the product itself is q·k − lse; powers of 2, since those of e are slow, and
-        # very slow where they are too small for a number of normal size.
+        # With one more column, −lse against 1, the product is q·k − lse. Powers of 2, since those of e take longer, and much
+        # longer for subnormal results.
         q = torch.cat([self.call.q[0, 0] * self.call.scale, -self.lse[:, None]], 1).div_(math.log(2))  # (N, D + 1)
         k = torch.nn.functional.pad(self.call.k[0, 0], (0, 1), value=1.0)  # (M, D + 1)
         high, broad = (max(size // cell, 1) * cell for size, cell in zip(TILE, (tall, wide), strict=True))
@@ -260,7 +261,7 @@ class Head:
                 cols = slice(start, min(start + broad, self.m))
                 size = rows.stop - top, cols.stop - start
                 shares = torch.mm(q[rows], k[cols].T, out=parallel_tiles.scratch(math.prod(size)).view(size)).exp2_()
-                if causal and cols.stop > rows.start:  # the diagonal runs through it
+                if causal and cols.stop > rows.start:  # on the diagonal
                     shares.tril_(rows.start - start)
                 joined = pool_cells(pool_cells(shares, wide, 1, pool), tall, 0, pool)
                 i, j = top // tall, start // wide
@@ -270,7 +271,7 @@ class Head:
 
 
 def is_flash_call(call: Call) -> bool:
-    """Nothing but q·k, scaled, and every key or every earlier key seen: what the flash kernel computes."""
+    """True for scaled q·k in float32 on the CPU, with a causal mask or none: what the flash kernel computes."""
     has_plain_mask = isinstance(call.mask, Full) or (is_causal(call) and call.q.shape[2] == call.k.shape[2])
     has_plain_dtype = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
     return (
@@ -284,13 +285,13 @@ def is_flash_call(call: Call) -> bool:
 
 
 def is_causal(call: Call) -> bool:
-    """Is every earlier key seen, and no other?"""
+    """True if the mask is causal."""
     return isinstance(call.mask, Band) and (call.mask.left, call.mask.right) == (None, 0)
 
 
 @torch.no_grad()
 def row_lse(call: Call) -> Tensor:
-    """log Σ e^score of every row of the first item of a plain call, (H, N): as its kernel left it, or from that kernel again."""
+    """Return log Σ e^score (H, N) of the first item of a flash call: stored with the call, or from the kernel again."""
     if call.lse is not None:
         return call.lse[0]
     return pieces.flash(call.q[:1], call.k[:1], call.v[:1], causal=is_causal(call), scale=call.scale)[1][0]
@@ -305,18 +306,18 @@ def _indices(span: slice) -> Tensor:
 
 
 def head_of(call: Call, item: int, head: int) -> Head:
-    """One head of a recorded call, as something to ask."""
+    """Return a view of one head of a recorded call."""
     return Head(call.only([head], [item]).mapped(Tensor.cpu))  # views are computed where NumPy can read them
 
 
 @torch.no_grad()
 def shares(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
-    """Weights of all heads of one item in a rectangle that holds all keys these rows may see, (H, R, C)."""
+    """Return the weights (H, R, C) of all heads of one item; `cols` must hold all keys that these rows may see."""
     return formula.weights(call.only(items=[item]), rows, cols)[0]
 
 
 def allowed(call: Call, item: int, rows: slice, cols: slice | None = None) -> Tensor:
-    """Who may look at whom in a rectangle, (H', R, C): H' is 1 where all heads share one mask."""
+    """Return the mask of a rectangle, (H', R, C); H' is 1 if all heads share one mask."""
     item_call = call.only(items=[item])
     r, c = len(span_indices(rows, call.q.shape[2])), len(span_indices(cols, call.k.shape[2]))
     visible = item_call.allowed(rows, cols)[0]
@@ -329,10 +330,9 @@ def allowed(call: Call, item: int, rows: slice, cols: slice | None = None) -> Te
 
 @torch.no_grad()
 def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """Exact weights of all heads of one item for a block of queries, (H, R, M); who may see whom, (H', R, M); and the
-    entropy of every row in nats, (H, R), of what it doesn't give to a sink.
+    """Return exact weights (H, R, M) for a block of queries, the mask (H', R, M) and each row's entropy in nats (H, R).
 
-    The same numbers as `Head.weights`, all heads of a layer in one product.
+    The same numbers as `Head.weights`, for all heads of a layer at once; the entropy leaves out what a sink takes.
     """
     item_call = call.only(items=[item])
     table = formula.scores(item_call, rows, hidden=HIDDEN)[0]
@@ -341,7 +341,7 @@ def weights(call: Call, item: int, rows: slice) -> tuple[Tensor, Tensor, Tensor]
     total = top - largest.log()  # log Σe^s
     # −Σ p·log p with p = e^s / Σe^s is log Σe^s − Σ p·s: no logarithm of every weight.
     entropy = total - torch.linalg.vecdot(shares, table)
-    scale = (top > HIDDEN / 2).to(table.dtype)  # a row that may see nothing gives 0
+    scale = (top > HIDDEN / 2).to(table.dtype)  # 0 for a row without visible keys
     if call.sinks is not None:
         scale = scale * formula.sink_factor(total[..., None], call.sinks)[..., 0]
     if call.sinks is not None or not bool(scale.all()):

@@ -21,5 +21,5 @@ def demo_traces() -> dict[str, Trace]:
 
 
 def demo_of(text: str | None) -> Trace | None:
-    """Return the trace of this very text, if there is one."""
+    """Return the demo trace of exactly this text, None if there is none."""
     return next((trace for trace in demo_traces().values() if trace.text == text), None)

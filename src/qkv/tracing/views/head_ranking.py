@@ -1,4 +1,4 @@
-"""Which head is best at something: every ranking of heads, and which of them to show first."""
+"""Rankings of heads, and the head to show first."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from .traces import Trace
 
 T = TypeVar("T")
-HeadLink = tuple[int, int, float]  # layer, head, the weight that it gives
+HeadLink = tuple[int, int, float]  # layer, head, weight
 
 
 def strongest(heads: Iterable[T], value: Callable[[T], float]) -> list[T]:
-    """The highest value first; equals stay as they came, and what can't be told (NaN) is last.
+    """Sort heads by value, the highest first and NaN last; the order of equal ones is kept.
 
     >>> strongest([(0, 0.1), (1, math.nan), (2, 0.5), (3, 0.1)], lambda row: row[1])
     [(2, 0.5), (0, 0.1), (3, 0.1), (1, nan)]
@@ -29,9 +29,9 @@ def strongest(heads: Iterable[T], value: Callable[[T], float]) -> list[T]:
 def links(
     trace: Trace, from_: int | str, to: int | str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> list[HeadLink]:
-    """Every head, the one that links two words most strongly first: (layer, head, the weight `from_` gives `to`).
+    """Return (layer, head, weight of `from_` on `to`) of every head, the strongest link between the two words first.
 
-    A mixer's weight may be below 0, which is a link as well.
+    A mixer's weight may be negative, which is a link as well.
     """
     queries, keys = _spans(trace, from_, to, by, part, batch)
     rows = []
@@ -55,7 +55,7 @@ def is_future_link(
 
 
 def _spans(trace: Trace, from_: int | str, to: int | str, by: str, part: str | None, batch: int) -> tuple[range, range]:
-    """The rows of the word that looks, and the columns of the word that is looked at."""
+    """Return the rows of the word `from_` and the columns of the word `to`."""
     spans = []
     for word, side in ((from_, False), (to, True)):
         _, (_, first, end) = locate_word(trace.tokens(part, batch, keys=side), word, by)
@@ -72,8 +72,10 @@ def head_to_show(
     linked: Sequence[HeadLink] | None = None,
     progress: Progress | None = None,
 ) -> tuple[int, int]:
-    """The head to show of this layer and with this number (of all where nothing is said): the first of those that link
-    two words, where these were ranked; else the most telling one, for which every head is looked at."""
+    """Return (layer, head) to show, among those of this layer and with this number if given.
+
+    That is the first of `linked`, a ranking of heads, or else the most telling one of a survey.
+    """
     layers = trace.layers(part) if layer is None else (layer,)
     heads = range(trace.n_head(part, layer)) if head is None else range(head, head + 1)
     trace.head(layers[0], heads[0], part)  # refuses what isn't there

@@ -1,13 +1,11 @@
-"""One pass over all weights of a layer's heads, which are never kept: the largest of each cell of a small picture, where each
-query looks most, and how spread its looks are.
+"""Scan all weights of a layer once without storing them: a small picture of every head, each query's largest link, entropy.
 
-Two roads to the same numbers. By blocks: whole rows of exact weights, whatever the mask, the bias and the sinks. By tiles,
-where a score is q·k alone and every key or every earlier key is seen: with the log of a row's sum known (the flash kernel
-knows it anyhow), the log of any weight is one product, log w = q·k − lse, in tiles that stay near the processor. Largest
-weights are found before a power is taken; that is needed only for the entropy, −Σ w·log w. Logs are of base 2, since powers
-of 2 cost a third of those of e, and a tenth where they are too small for a number of normal size.
+There are two methods with the same results. `by_blocks` computes whole rows of exact weights, for any mask, bias and sinks.
+`by_tiles` is for calls that the flash kernel can compute, whose log-sums of rows (lse) are known: the log of a weight is one
+product, log w = q·k − lse, in tiles that fit into the cache. Maxima are taken of logs; powers are needed only for the
+entropy, −Σ w·log w. Logs are of base 2: powers of 2 take a third of the time of those of e, a tenth for subnormal results.
 
-A row's largest weight is looked for among the largest of few keys each, which stay true when some keys are taken out.
+A row's maximum is taken over the maxima of small groups of keys, so that hiding some keys updates only their groups.
 
 H heads, N queries, M keys, D head width, R rows of a block, C columns of it.
 """
@@ -29,16 +27,16 @@ from . import attention_maps, parallel_tiles
 from .token_labels import Tokens
 
 BLOCK = 1 << 20  # scores of a block, where that holds a row of a picture's cells: 4 MB
-LARGE = 1 << 16  # scores from which on tiles are worth it
+LARGE = 1 << 16  # scores from which on tiles are faster
 TILE = 512, 1024  # queries and keys of a tile
-WIDE = 64  # columns whose largest is kept: a multiple of any processor's vectors
-GROUP = 8  # keys whose largest is kept of a tile
-HIDDEN = -1e30  # the log of a weight that is 0; times 0 it is 0
+WIDE = 64  # columns whose maximum is stored: a multiple of any processor's vectors
+GROUP = 8  # keys of a tile whose maximum is stored
+HIDDEN = -1e30  # the log of a weight of 0; unlike −inf it may be multiplied by 0
 
 
 class LinkFilter:
-    """Which pairs count as links: not those of special tokens, nor a token's link to itself, nor in self-attention those to
-    key 0 (the attention sink). In cross-attention all but those of special tokens."""
+    """Which pairs count as links. Excludes special tokens and, in self-attention, a token's link to itself and to key 0 (the
+    attention sink)."""
 
     def __init__(self, part: str, queries: Tokens, keys: Tokens) -> None:
         self.is_self = part != "cross"
@@ -46,14 +44,14 @@ class LinkFilter:
         first = [0] if part not in ("cross", "mixers") else []
         self.excluded = sorted({*first, *(j for j, special in enumerate(keys.special) if special)})
         self.ids = identities(keys) if self.is_self else None
-        # Where each query stands among the keys, and from where to where its neighbours are, by whole characters.
+        # Each query's position among the keys, and the range of its neighbours, by whole characters.
         self.position = (torch.arange(len(queries)) + len(keys) - len(queries)).clamp(min=0)  # (N,)
         before, after = _neighbours(keys)
         self.neighbours_from, self.neighbours_to = before[self.position], after[self.position]  # (N,)
 
 
 def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """For every token, where the character before its own begins, and where the one after it ends.
+    """Return, for every token, the start of the previous character and the end of the next one.
 
     >>> before, after = _neighbours(Tokens(("<E6><88>", "<91>", "a", "b"), whole=(("我", 0, 2), ("a", 2, 3), ("b", 3, 4))))
     >>> before.tolist(), after.tolist()
@@ -68,26 +66,26 @@ def _neighbours(tokens: Tokens) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class LayerScan:
-    """What one pass over a layer finds; what it holds of special queries is without meaning."""
+    """The result of scanning a layer. Values of special queries are meaningless."""
 
-    picture: Tensor  # (H, rows, cols): the largest weight of each cell
-    largest: Tensor  # (H, N): each query's largest weight on a key that can be linked to
+    picture: Tensor  # (H, rows, cols): the maximum of each cell
+    largest: Tensor  # (H, N): each query's largest weight on a linkable key
     key: Tensor  # (H, N): that key
-    largest_far: Tensor  # (H, N): the largest on one that is no neighbour either; in cross-attention the same
-    entropy: Tensor  # (H,): of what a query doesn't give to a sink, in nats, the mean over queries that aren't special
-    # (H, N): what each gives to keys that aren't closed (`LinkFilter`), NaN where that is too little to tell
+    largest_far: Tensor  # (H, N): the same without neighbours; in cross-attention with them
+    entropy: Tensor  # (H,): in nats, without a sink's share, the mean over queries that aren't special
+    # (H, N): each query's weight on keys that aren't excluded by `LinkFilter`; NaN if too small for float32
     linkable: Tensor | None = None
 
 
 @torch.no_grad()
 def scan_layer(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
-    """Scan all heads of one item once; a cell of the picture is `tall` queries by `wide` keys."""
+    """Scan all heads of the first item; a cell of the picture is `tall` queries by `wide` keys."""
     large = call.q.shape[2] * call.k.shape[2] >= LARGE and attention_maps.is_flash_call(call)
     return by_tiles(call, links, tall, wide) if large else by_blocks(call, links, tall, wide)
 
 
 def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
-    """All heads at once, a block of queries at a time."""
+    """Scan all heads at once, a block of queries at a time."""
     heads, n = call.q.shape[1:3]
     m = call.k.shape[2]
     picture = torch.zeros(heads, -(-n // tall), -(-m // wide))
@@ -119,7 +117,7 @@ def by_blocks(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
 
 
 def _entropy(shares: Tensor, sinks: bool) -> Tensor:
-    """−Σ w·log w of every row, (H, R); what a sink took is left out: of w / Σw."""
+    """Return the entropy of every row, (H, R); with sinks, that of w / Σw."""
     spread = torch.special.entr(shares).sum(-1)
     if not sinks:
         return spread
@@ -128,8 +126,7 @@ def _entropy(shares: Tensor, sinks: bool) -> Tensor:
 
 
 class _Block:
-    """The weights of some rows, of all heads, (H, R, C), and the largest of each WIDE columns, (H, R, cells), which stay
-    true when columns are taken out."""
+    """A block of weights of all heads, (H, R, C), and the maximum of every WIDE columns, (H, R, cells), kept up to date."""
 
     def __init__(self, shares: Tensor, begin: int) -> None:
         self.shares, self.begin = shares, begin
@@ -137,14 +134,14 @@ class _Block:
         self.cells = pool_cells(shares, self.wide, 2, "max")
 
     def close(self, keys: Sequence[int]) -> None:
-        """Take keys out for every row."""
+        """Hide keys from every row."""
         inside = [j - self.begin for j in keys if 0 <= j - self.begin < self.shares.shape[2]]
         self.shares[..., inside] = 0
         for cell in {j // self.wide for j in inside}:
             self._again(cell, cell + 1)
 
     def hide(self, low: Tensor, high: Tensor) -> None:
-        """Take out, for each row, the keys from its `low` up to its `high` (R,)."""
+        """Hide from each row the keys from its `low` up to its `high` (R,)."""
         size = self.shares.shape[2]
         first, last = (min(max(int(edge) - self.begin, 0), size) for edge in (low.min(), high.max()))
         if first >= last:
@@ -158,7 +155,7 @@ class _Block:
         self.cells[..., first:last] = pool_cells(columns, self.wide, 2, "max")
 
     def largest(self) -> tuple[Tensor, Tensor]:
-        """The largest weight of each row, (H, R), and the key that has it."""
+        """Return the largest weight of each row, (H, R), and its key."""
         most, cell = self.cells.max(-1)
         columns = cell[..., None] * self.wide + torch.arange(self.wide)
         columns.clamp_(max=self.shares.shape[2] - 1)
@@ -167,12 +164,11 @@ class _Block:
 
 
 def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
-    """Logs of weights, a tile of one head at a time, keys down and queries across: so the largest of some keys is found for
-    many queries at once."""
+    """Scan tiles of base-2 logs, keys down and queries across, so that maxima over keys are taken for many queries at once."""
     heads, n = call.q.shape[1:3]
     groups, m = call.k.shape[1:3]
     slots, causal = _Slots(m, wide), attention_maps.is_causal(call)
-    # Two more columns, −lse against 1 and 1 against what hides an empty slot, and the product itself is log w.
+    # With two more columns, −lse against 1 and 1 against HIDDEN in empty slots, the product is log w.
     q = torch.cat([call.q[0] * call.scale, -attention_maps.row_lse(call)[..., None]], 2).div_(math.log(2))
     q = F.pad(q, (0, 1), value=1.0)  # (H, N, D + 2)
     k = slots.filled(call.k[0])  # (G, slots, D + 2)
@@ -187,7 +183,7 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
     spread, linkable = torch.zeros(heads, len(bands)), torch.zeros(heads, n)
 
     def scan_band(task: tuple[int, int]) -> None:
-        """Some rows of one head."""
+        """Scan a band of rows of one head."""
         head, band = task
         rows = bands[band]
         best, best_far = most[head, rows], away[head, rows]
@@ -207,7 +203,7 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
             torch.maximum(best, highest, out=best)
             torch.maximum(best_far, tile.most_away(highest, logs, largest), out=best_far)
 
-    # The last rows see most keys: begun last, they would keep the others waiting.
+    # Start with the last rows, which see most keys and take longest.
     parallel_tiles.run_tasks(scan_band, [(head, band) for band in reversed(range(len(bands))) for head in range(heads)])
     entropy = spread.sum(1) * math.log(2) / links.counted.sum().clamp(min=1)
     linkable.masked_fill_(linkable < attention_maps.TINY, torch.nan)
@@ -215,7 +211,7 @@ def by_tiles(call: Call, links: LinkFilter, tall: int, wide: int) -> LayerScan:
 
 
 class _Slots:
-    """Places for keys: every cell of `wide` keys is filled up to whole fews, with places that are empty."""
+    """Slots for keys: every cell of `wide` keys is padded to whole groups with empty slots."""
 
     def __init__(self, m: int, wide: int) -> None:
         self.wide, self.cells = wide, -(-m // wide)
@@ -231,12 +227,12 @@ class _Slots:
         return slot // self.cell * self.wide + slot % self.cell
 
     def spans(self, keys: int) -> list[slice]:
-        """The slots of whole cells that hold the first of the keys, a tile at a time."""
+        """Return the slots of the first `keys` keys, in whole cells, a tile at a time."""
         end = -(-keys // self.wide) * self.cell
         return [slice(first, min(first + self.step, end)) for first in range(0, end, self.step)]
 
     def filled(self, k: Tensor) -> Tensor:
-        """Keys (G, M, D) in their slots, with what makes q·k a log of weights: (G, slots, D + 2)."""
+        """Return keys (G, M, D) in their slots, with the two more columns: (G, slots, D + 2)."""
         groups, m, width = k.shape
         filled = k.new_zeros(groups, self.cells * self.cell, width + 2)
         filled[..., width + 1] = HIDDEN
@@ -246,7 +242,7 @@ class _Slots:
 
 
 class _Tile:
-    """Some slots by some rows: what of it is hidden, and what is taken out of it. It is the same for all heads."""
+    """A tile of slots by rows, and which of its cells are hidden, for all heads."""
 
     def __init__(self, slots: _Slots, span: slice, rows: slice, links: LinkFilter, causal: bool) -> None:
         self.slots, self.span, self.first, self.group = slots, span, span.start, slots.group
@@ -267,7 +263,7 @@ class _Tile:
         self.near_groups = self._touched(self.near // self.broad)
 
     def _flat(self, low: Tensor, high: Tensor) -> Tensor:
-        """Where in the tile, written as one row, each query's keys from `low` up to `high` are."""
+        """Return the flat indices of each query's keys from `low` up to `high`."""
         flat = []
         for offset in range(int((high - low).max())):
             slot = self.slots.of(low + offset) - self.first
@@ -276,35 +272,35 @@ class _Tile:
         return torch.cat(flat)
 
     def _touched(self, slots: Tensor) -> slice:
-        """The fews that these slots are in, and those between."""
+        """Return the range of groups that contains these slots."""
         if not len(slots):
             return slice(0, 0)
         return slice(int(slots.min()) // self.group, int(slots.max()) // self.group + 1)
 
     def start(self, logs: Tensor) -> Tensor:
-        """Hide the future; gives the largest of each few, (fews, R)."""
+        """Hide the future; return the maximum of each group, (groups, R)."""
         if len(self.future):
             logs[self.visible_to_all :].add_(self.future)
         return logs.view(-1, self.group, self.broad).amax(1)
 
     def linkable(self, shares: Tensor) -> Tensor:
-        """What every query gives to keys that aren't closed, (R,)."""
+        """Return every query's weight on keys that aren't excluded, (R,)."""
         if not len(self.excluded):
             return shares.sum(0)
         saved = shares[self.excluded]
-        # 1 − taken would be nothing but rounding where all is taken.
+        # The total minus the excluded weights could be rounding alone.
         total = shares.index_fill_(0, self.excluded, 0.0).sum(0)
         shares[self.excluded] = saved
         return total
 
     def drop_special(self, logs: Tensor, shares: Tensor) -> None:
-        """Take out special queries."""
+        """Hide special queries."""
         if len(self.special):
             logs.index_fill_(1, self.special, HIDDEN)
             shares.index_fill_(1, self.special, 0.0)
 
     def close(self, logs: Tensor, largest: Tensor) -> None:
-        """Take out the keys that can't be linked to, and each query's own."""
+        """Hide excluded keys, and each query's own."""
         if len(self.excluded):
             logs.index_fill_(0, self.excluded, HIDDEN)
         self._hide_flat(self.own, self.excluded_groups, logs, largest)
@@ -317,13 +313,13 @@ class _Tile:
             torch.amax(slots.view(-1, self.group, self.broad), 1, out=largest[touched])
 
     def most(self, logs: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
-        """Of every query the largest log, and its slot, (R,)."""
+        """Return every query's largest log and its slot, (R,)."""
         top, group = largest.max(0)
         inside = logs.view(-1, self.group, self.broad).gather(0, group.expand(1, self.group, self.broad))[0]
         return top, self.first + group * self.group + inside.max(0).indices
 
     def most_away(self, top: Tensor, logs: Tensor, largest: Tensor) -> Tensor:
-        """Of every query the largest log of a key that is no neighbour, where `found` is that of any."""
+        """Return every query's largest log without neighbours; `top` is that with them."""
         if not len(self.near):
             return top
         self._hide_flat(self.near, self.near_groups, logs, largest)

@@ -1,7 +1,7 @@
-"""Tokens as people read them: pieces, whole characters, words; which are special; finding one by its text.
+"""Labels of tokens: pieces, whole characters, words; special tokens; finding a token by its text.
 
-A byte-level token may be part of a character, and a word may be many tokens. Groups say which tokens belong together, so
-that a map can be joined: attention summed over the keys of a group and averaged over its queries.
+A byte-level token may be part of a character, and a word may have many tokens. Groups of tokens are used to join a map:
+weights are summed over the keys of a group and averaged over its queries.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from typing import Literal, get_args
 from ...i18n import Notice, Problem, _, all_of, unknown
 from ...terminal.screen import plain
 
-END, CUT = "■", "…"  # where a decoder's text ends, or was cut off (■ is in every font, and no emoji in any)
+END, CUT = "■", "…"  # the end of a decoder's text, or where it was cut off (every font has ■, and none as an emoji)
 Group = tuple[str, int, int]  # (text, first token, end)
-# Of a model; mixers are those layers of a decoder that keep a state instead of attending, whose maps are signed.
+# Parts of a model; mixers are layers of a decoder that keep a state instead of attending, with signed maps.
 PARTS = {"encoder": _("encoder"), "decoder": _("decoder"), "cross": _("cross-attention"), "mixers": _("mixers")}
 By = Literal["characters", "words", "tokens"]
 BY: tuple[By, ...] = get_args(By)  # what a row or column of a map stands for
 SUBSCRIPT = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
-# Each of these is read by itself: 汉字, kana, fullwidth forms.
+# Characters that are words by themselves: 汉字, kana, fullwidth forms.
 CJK = re.compile("[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff]")
 
 
 class NoSuchToken(Problem):
-    """A word that was asked for and isn't in the text."""
+    """The requested word is not in the text."""
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one text: what each shows as, and which are special ([CLS], padding, <|im_end|>)."""
+    """The tokens of one text: their labels, and which are special ([CLS], padding, <|im_end|>)."""
 
     pieces: tuple[str, ...]
     special: tuple[bool, ...] = ()
@@ -54,12 +54,12 @@ class Tokens:
 
     @cached_property
     def shown(self) -> list[str]:
-        """A label per token: spaces at its edges left out, line ends and tabs as signs."""
+        """A label per token, without spaces at its edges, line ends and tabs as symbols."""
         return [show(piece) for piece in self.pieces]
 
     @cached_property
     def numbered(self) -> list[str]:
-        """The same, but tokens that are parts of one character are that character, numbered.
+        """The same, but tokens that are parts of a character show that character, numbered.
 
         >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).numbered
         ['我₁', '我₂', 'a']
@@ -71,7 +71,7 @@ class Tokens:
         return labels
 
     def groups(self, by: str = "characters") -> list[Group]:
-        """What rows and columns of a map stand for: whole characters, words, or the tokens as they are."""
+        """Return the groups of a map's rows and columns: whole characters, words, or tokens."""
         if by not in BY:
             raise unknown("by", by, BY)
         if by == "words":
@@ -82,7 +82,7 @@ class Tokens:
 
     @cached_property
     def words(self) -> list[Group]:
-        """Tokens joined to words: cut at spaces, around punctuation, and at every 汉字."""
+        """Tokens joined to words, split at spaces, around punctuation, and at every 汉字."""
         groups: list[Group] = []
         text, first, end = "", 0, 0
         for piece, begin, stop in self.whole:
@@ -93,7 +93,7 @@ class Tokens:
         return [*groups, (show(text), first, end)] if end > first else groups
 
     def ahead(self, end: str = END) -> Tokens:
-        """A decoder's tokens named by what each place is about to say: the next token, at the end ■. Padding stays."""
+        """Return a decoder's tokens labelled by the token that each position predicts: the next one, at the end ■."""
         padding = [special and piece == "[PAD]" for piece, special in zip(self.pieces, self.special, strict=True)]
         real = [i for i, empty in enumerate(padding) if not empty]
         if not real:
@@ -108,7 +108,7 @@ class Tokens:
         return Tokens(tuple(pieces), tuple(special), self.ids, tuple(whole))
 
     def find(self, word: str) -> int:
-        """The number of the one token that a word names, see `places`; refuses a word that names several.
+        """Return the index of the token that a word names, see `places`; refuse a word that names several.
 
         >>> Tokens(("The", " cat", " and", " the", " cat", "s")).find("and")
         2
@@ -138,11 +138,11 @@ class Tokens:
         return [(self.ids[i], self.numbered[i]) for span in spans for i in span if i < len(self.ids)]
 
     def places(self, word: str) -> list[int]:
-        """The numbers of all tokens that a word names.
+        """Return the indices of all tokens that a word names.
 
-        A word is looked for among the labels, then among words and characters of several tokens, whose last token
-        counts, since there a decoder has read all of it. A number ("7") is that token, and "it#2" is the second "it".
-        A word that is only part of a token names that token, with a notice.
+        Searches the labels, then words and characters of several tokens, of which the last one counts, since there a decoder
+        has read all of it. A number ("7") is an index, and "it#2" is the second "it". A word that is only part of a token
+        names that token, with a notice.
 
         >>> Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))).places("我")
         [1]
@@ -171,7 +171,7 @@ class Tokens:
         return [positions[which - 1]]
 
     def _joined(self, label: str) -> list[int]:
-        """The last token of each word, or run of words or characters, that has this text."""
+        """Return the last token of each word, or sequence of characters, with this text."""
         if positions := [end - 1 for word_label, _, end in self.words if _nfc(word_label) == label]:
             return positions
         runs = [_nfc(_visible_whitespace(text)) for text, _, _ in self.whole]
@@ -184,7 +184,7 @@ class Tokens:
         return positions
 
     def _ends_inside(self, label: str) -> list[int]:
-        """The token in which each occurrence ends that begins and ends where a word or a 汉字 does.
+        """Return the last token of each occurrence from one boundary of words or 汉字 to another.
 
         So 河 is in 的河, but "at" is not in "cat".
         """
@@ -217,7 +217,7 @@ class Tokens:
 
 
 def show(piece: str) -> str:
-    """A token as a label: line ends and tabs as signs, and what shows nothing by itself (a joiner) by its number.
+    """Return the label of a token: line ends and tabs as symbols, invisible characters (a joiner) as code points.
 
     >>> show(" cat"), show("\\n\\n"), show("  "), show("\u200d")
     ('cat', '⏎⏎', '␣␣', 'U+200D')
@@ -238,7 +238,7 @@ def _visible_whitespace(piece: str) -> str:
 
 
 def _is_word_end(before: str, after: str) -> bool:
-    """Does a word end between these two?"""
+    """True if a word ends between these two pieces."""
     a, b = before[-1], after[0]
     if a.isspace() != b.isspace():
         return not before.isspace()  # spaces go with the word that follows them

@@ -1,14 +1,16 @@
-"""A trace on disk: one safetensors file of q, k, v and what else decides the weights; it opens with NumPy alone.
+"""Trace files: one safetensors file of q, k, v and everything else that determines the weights; NumPy alone can read it.
 
-Tensors are `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G, M, D) unrepeated, `.o` the output
-projection; layers have the model's own numbers (`numbers` in the header, where some of its layers have no attention). What
-was kept as weights alone has q, k and v of width 0 and the weights' logarithms as its bias, and grows with n²; all else
-grows with n·d. Beside them stand `.sinks`, and a bias as a table over distances where it is one (`.distances`,
-(H, N + M − 1)) or dense. A mixer has q and k (B, G, N, D), v (B, H, N, P), `.decay` (B, H, N) as logarithms and, under the
-delta rule, `.write` (B, H, N); its `.real` and `.resets` (B, N) say where padding is and a document begins. Masks are words and small tensors (`.lengths`, `.real`) where they have a name, dense otherwise.
-Where layers have experts, `experts.{part}.{layer}.chosen` and `.shares` (B, N, K) say which each token took.
-The header carries JSON: format, model, text, tokens, and for each call its scale, softcap and mask; `turning` holds rotary
-frequencies.
+Tensors of attention: `{part}.{layer}.q` (B, H, N, D) after positions, `.k` and `.v` (B, G, M, D) unrepeated, `.o` the output
+projection, `.sinks`, and a bias as a table over distances if possible (`.distances`, (H, N + M − 1)), else dense (`.bias`).
+Layers have the model's numbers (`numbers` in the header if some have no attention). Masks are words and small tensors
+(`.lengths`, `.real`) if they have such a form, else dense. The size grows with n·d; weights alone, which have q, k and v of
+width 0 and the logarithms of the weights as bias, grow with n².
+
+Tensors of mixers: q and k (B, G, N, D), v (B, H, N, P), `.decay` (B, H, N) as logarithms, for the delta rule `.write`
+(B, H, N), `.real` and `.resets` (B, N) for padding and the starts of documents. Layers with experts have
+`experts.{part}.{layer}.chosen` and `.shares` (B, N, K). `turning` holds rotary frequencies.
+
+The header is JSON: format, model, text, tokens, and for each call its scale, softcap and mask.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ from .traces import Trace
 
 FORMAT = "qkv trace 1"
 Tensors = dict[str, torch.Tensor]
-# What the header says of a call; its tensors, by name, that may be kept in half precision; and those kept as they are.
+# The header of a call, its tensors by name that may be written in half precision, and those that may not.
 _StoredCall = tuple[Header, dict[str, torch.Tensor | None], dict[str, torch.Tensor | None]]
-# What a file that is no trace can lead to.
+# Errors that an invalid file can cause.
 WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, MemoryError)
 
 
 def save(trace: Trace, path: Path, *, half: bool = False) -> None:
-    """Write a trace; with `half` in float16."""
+    """Write a trace, with `half` in float16."""
     dtype = torch.float16 if half else torch.float32
     tensors: Tensors = {}
     calls: Header = {}
@@ -60,7 +62,7 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
             tensors |= {f"{name}.{what}": t.to(dtype) for what, t in tensors_of.items() if t is not None}
             tensors |= {f"{name}.{what}": t for what, t in exact_tensors.items() if t is not None}
             descriptions.append(description)
-        # Layers that are all alike, as most are, are described once.
+        # Layers with equal descriptions, as in most models, are described once.
         calls[part] = {
             "layers": len(descriptions),
             "each": descriptions[:1] if all(each == descriptions[0] for each in descriptions) else descriptions,
@@ -85,15 +87,15 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
     )
     if trace.routing:
         header["experts"] = {name: routing.count for name, routing in trace.routing.items()}
-    # Own memory for each: the file format refuses tensors that share some.
+    # The file format refuses tensors that share memory.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     save_tensors(tensors, path, metadata={"qkv": json.dumps(header, ensure_ascii=False)})
 
 
 def read(path: Path) -> tuple[Header, dict[str, np.ndarray]]:
-    """(header, arrays) of a trace file. The header is checked before any tensor is read."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    """Return (header, arrays) of a trace file. The header is checked before any tensor is read."""
+    if path.exists() and not path.is_file():  # opening a pipe would block
         raise Problem("{file} is not a readable trace: {error}", file=path, error=Message("it is no regular file"))
     try:
         with safe_open(path, framework="numpy") as file:
@@ -125,7 +127,7 @@ def _unreadable(path: Path, error: BaseException) -> Problem:
 
 
 def load(path: Path) -> Trace:
-    """A trace as it was; halves are computed with in float32."""
+    """Read a trace; float16 tensors become float32."""
     header, arrays = read(path)
     try:
         stretch, *frequencies = arrays.pop("turning", np.zeros(1)).tolist()
@@ -162,7 +164,7 @@ def load(path: Path) -> Trace:
         keys = {part: [_tokens(t) for t in side.get("keys", side["queries"])] for part, side in sides.items()}
         more = dict(header["more"]) | ({"logits": tensors["logits"]} if "logits" in tensors else {})
         if header.get("dtype") == "torch.float16":
-            more["precision"] = "float16"  # kept when it is saved again, in whatever precision
+            more["precision"] = "float16"  # also if it is saved again in float32
         routing = {
             name: Routing(name, tensors[f"experts.{name}.chosen"].long(), tensors[f"experts.{name}.shares"], count)
             for name, count in header.get("experts", {}).items()
@@ -182,14 +184,14 @@ def _tokens(plain: Header) -> Tokens:
 
 
 def _mixing(call: Mixing) -> _StoredCall:
-    """A mixer's. Logarithms of decays are summed over the text: never in half."""
+    """Return what to store of a mixer's call. Decays stay in float32, since they are summed over the text."""
     tensors = {"q": call.q, "k": call.k, "v": call.v, "write": call.write}
     exact = {"decay": call.decay.float(), "real": call.keep, "resets": call.resets}
     return {"scale": call.scale, "softcap": None, "mask": []}, tensors, exact
 
 
 def _attention(name: str, call: Call) -> _StoredCall:
-    """An attention's. The mask as words, its lengths and marks as tensors; dense where it has no such form."""
+    """Return what to store of an attention call: the mask as words and small tensors, or dense if it has no such form."""
     tensors = {"q": call.q, "k": call.k, "v": call.v, "sinks": call.sinks}
     exact: dict[str, torch.Tensor | None] = {}
     if call.bias is not None:
@@ -225,7 +227,7 @@ def _mask(name: str, description: list[list[Any]], tensors: Tensors) -> Mask:
 
 
 def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
-    """A bias that depends on the distance alone, as one number per head and distance j − i: (H, N + M − 1)."""
+    """Return a bias as one number per head and distance j − i, (H, N + M − 1); None if it depends on more."""
     table = bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
     if table.shape[0] != 1 or 1 in table.shape[2:]:
         return None
@@ -234,9 +236,9 @@ def distances_of(bias: torch.Tensor) -> torch.Tensor | None:
 
 
 def _spread(distances: torch.Tensor, n: int, m: int) -> torch.Tensor:
-    """The other way: (1, H, N, M)."""
+    """Return the dense bias (1, H, N, M) of a table over distances."""
     heads = distances.shape[0]
     wide = distances.contiguous()
-    # Row i begins N − 1 − i numbers further left: a window that slides back by one per row.
+    # Row i starts at N − 1 − i: a window that slides back by one per row.
     windows = wide.unfold(1, m, 1).flip(1) if n > 1 else wide.unfold(1, m, 1)
     return torch.as_tensor(windows.reshape(1, heads, n, m))

@@ -1,4 +1,4 @@
-"""What a trace holds beside the calls: output projections, how positions turn q and k, and which experts were taken.
+"""The parts of a trace besides the calls: output projections, rotary positions, and the experts of each token.
 
 N tokens, H heads, D head width, C model width, K experts of a token.
 """
@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Projection:
-    """What a layer does with its heads' outputs: (C, H·D) and a bias (C,), references to the model's own."""
+    """A layer's output projection: weight (C, H·D) and bias (C,), references to the model's own."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -24,7 +24,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Turning:
-    """Rotary positions: pair i of q and k is turned by position · frequencies[i], and all are stretched."""
+    """Rotary positions: pair i of q and k is rotated by position · frequencies[i], then multiplied by `stretch`."""
 
     frequencies: tuple[float, ...]
     stretch: float = 1.0
@@ -36,4 +36,4 @@ class Routed:
 
     chosen: NDArray[np.int64]
     shares: Floats
-    count: int  # experts there were
+    count: int  # the layer's experts

@@ -1,4 +1,4 @@
-"""What the header of a trace file and its tensors must look like, as data, and the check of a file against it.
+"""The schema of a trace file's header and tensors, as data, and the check of a file against it.
 
 The header is checked before any tensor is read: `check` needs only the shapes and dtypes that the file declares.
 
@@ -25,7 +25,7 @@ DTYPES = (*NUMBERS, "BOOL")
 
 
 class WrongTrace(ValueError):
-    """What is wrong with a header."""
+    """The header of a trace file is invalid."""
 
     def __init__(self, why: Message) -> None:
         super().__init__(why)
@@ -154,7 +154,7 @@ def _layer_size(name: str, schema: dict[str, TensorSchema], declared: Declared) 
     if right:
         sizes = {"M": sizes["N"]} | sizes
         sizes |= {"S": sizes["N"] + sizes["M"] - 1, "W": sizes["H"] * sizes["P"]}
-        # What was kept as weights alone has no widths, and the weights as its bias.
+        # Weights alone have q, k and v of width 0, and a bias.
         bare = not mixer and bool({f"{name}.bias", f"{name}.distances"} & declared.keys())
         widths = sizes["D"], sizes["P"]
         right = sizes["M"] > 0 and (min(widths) > 0 or (bare and max(widths) == 0))
@@ -171,7 +171,7 @@ def _layer_size(name: str, schema: dict[str, TensorSchema], declared: Declared) 
 
 
 def _check_tokens(part: str, which: str, items: list[Header], batch: int, length: int) -> None:
-    """Refuse what are not the tokens of `batch` texts of this length."""
+    """Check the tokens of `batch` texts of this length."""
     is_valid = isinstance(items, list) and len(items) == batch
     _require(is_valid, Message("{part} has {batch} texts but not their {which}", part=part, batch=batch, which=which))
     for item in items:
@@ -186,7 +186,7 @@ def _check_tokens(part: str, which: str, items: list[Header], batch: int, length
 
 
 def _has_experts(experts: Any, declared: Declared) -> bool:
-    """True if these are layers' numbers of experts, each with the experts that were chosen and their shares."""
+    """True if these are the numbers of experts of layers, each with tensors of chosen experts and shares."""
     if not isinstance(experts, dict):
         return False
     for name, count in experts.items():

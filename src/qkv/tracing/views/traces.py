@@ -1,18 +1,18 @@
-"""A trace: what every attention of a model received on a text (q, k, v and the mask), and exact views computed from it.
+"""A trace: q, k, v and the mask of every attention of a model on a text, and exact views computed from them.
 
     trace = qkv.trace(model, "The cat sat on the mat because it was tired", tokenizer)
     trace.map(13, 8)                  the weights of layer 13, head 8: (N, M)
-    trace.map(13, 8, bins=512)        the whole of it pooled, at any length
-    trace.row(13, 8, "it")            where one token looks
-    trace.column(13, 8, "cat")        who looks at one token
+    trace.map(13, 8, bins=512)        the pooled map, at any length
+    trace.row(13, 8, "it")            the weights of a query
+    trace.column(13, 8, "cat")        the weights on a key
     trace.steps(13, 8)                the five steps with their numbers
-    trace.find("it", "cat")           which heads link two words
-    trace.experts(3)                  which experts each token took in layer 3, of a model that has some
+    trace.find("it", "cat")           the heads that link two words
+    trace.experts(3)                  the experts of each token in layer 3
 
-A model with one stack has one part (encoder or decoder); an encoder-decoder has three: encoder, decoder and cross, and
-`part=` says which. Layers that keep a state instead of attending (retention, Mamba-2, the delta rule) are the part
-mixers: y = A·V too, so all of the above holds, but A is signed and its rows don't sum to 1. Layers and heads count from 0, and layers are the model's own: where only some of a model's layers
-attend (Jamba, Qwen3-Next), `trace.layers()` says which. Where nothing is said, `part` is the first there is.
+A model with one stack has one part (encoder or decoder); an encoder-decoder has encoder, decoder and cross. `part=` selects
+one, by default the first. Layers that keep a state instead of attending (retention, Mamba-2, the delta rule) are the part
+mixers: y = A·V holds there too, but A is signed and its rows don't sum to 1. Layers and heads count from 0 and have the
+model's numbers: if only some layers attend (Jamba, Qwen3-Next), `trace.layers()` lists them.
 
 B batch, H heads, G key/value heads, N queries, M keys, D head width, C model width.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trace:
-    """See the head of this file. `tokens` holds one `Tokens` per item of the batch, for each side of the model.
+    """q, k, v and the mask of every attention of a model on a text; see the head of this file.
 
     >>> from importlib.resources import files
     >>> trace = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
@@ -80,10 +80,10 @@ class Trace:
     model: str = ""
     text: str = ""
     outputs: dict[str, Projection] = field(default_factory=dict)  # "decoder.13" → its output projection
-    more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, the step of a training run, …
-    turning: Turning | None = None  # how our own models turn q and k by their positions
+    more: dict[str, Any] = field(default_factory=dict)  # position kind, logits, training step, …
+    turning: Turning | None = None  # the rotary positions of native models
     numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)  # part → its layers' numbers, if not 0, 1, 2, …
-    routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → which experts its tokens took
+    routing: dict[str, Routing] = field(default_factory=dict)  # "decoder.3" → the experts of its tokens
     _heads: dict[tuple[str, int, int, int], Head | MixerHead] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -91,16 +91,16 @@ class Trace:
 
     @property
     def parts(self) -> list[str]:
-        """Those there are, in order."""
+        """The names of the parts, in order."""
         return [part for part in PARTS if part in self.calls]
 
     def layers(self, part: str | None = None) -> tuple[int, ...]:
-        """The numbers that the layers of a part have in the model: those that attend."""
+        """Return the layers of a part that attend, by their numbers in the model."""
         part = self._part(part)
         return self.numbers.get(part) or tuple(range(len(self.calls[part])))
 
     def n_layer(self, part: str | None = None) -> int:
-        """Layers of a part that attend."""
+        """Return the number of layers of a part that attend."""
         return len(self.calls[self._part(part)])
 
     @overload
@@ -113,23 +113,23 @@ class Trace:
     def call(self, layer: int, part: str | None = None) -> Call | Mixing: ...
 
     def call(self, layer: int, part: str | None = None) -> Call | Mixing:
-        """What the attention (a `Call`) or the mixer (a `Mixing`) of one layer received."""
+        """Return the arguments of a layer's attention (a `Call`) or mixer (a `Mixing`)."""
         part = self._part(part)
         return self.calls[part][self._layer_index(part, layer)]
 
     def n_head(self, part: str | None = None, layer: int | None = None) -> int:
-        """Heads of a layer; where none is named, of the layer of the part that has most."""
+        """Return the number of heads of a layer, by default the largest of the part."""
         calls = self.calls[self._part(part)] if layer is None else [self.call(layer, part)]
         return max(call.n_head for call in calls)
 
     def tokens(self, part: str | None = None, batch: int = 0, *, keys: bool = False) -> Tokens:
-        """The tokens that ask, or with `keys=True` those that are looked at."""
+        """Return the tokens of the queries or, with `keys=True`, of the keys."""
         part = self._part(part)
         return (self.keys if keys else self.queries)[part][self._item(part, batch)]
 
     @property
     def expert_layers(self) -> tuple[int, ...]:
-        """The layers with a mixture of experts, of the side that has some.
+        """The layers with a mixture of experts.
 
         >>> from importlib.resources import files
         >>> Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors")).expert_layers
@@ -138,7 +138,7 @@ class Trace:
         return tuple(int(name.split(".")[1]) for name in self.routing if name.startswith(self._expert_side()))
 
     def experts(self, layer: int, *, part: str | None = None, batch: int = 0) -> Routed:
-        """Which experts each token took in a layer, best first, and their shares.
+        """Return the experts of each token in a layer, best first, and their shares.
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
@@ -158,7 +158,7 @@ class Trace:
         return Routed(routing.chosen[item].cpu().numpy(), routing.shares[item].float().cpu().numpy(), routing.count)
 
     def _expert_side(self) -> str:
-        """The side of the model that has experts."""
+        """Return the part that has experts."""
         return next((name.split(".")[0] for name in self.routing), "decoder")
 
     def map(
@@ -174,10 +174,10 @@ class Trace:
         part: str | None = None,
         batch: int = 0,
     ) -> Floats:
-        """Weights (N, M), or the rectangle of these rows and columns; the mean over heads if none is named.
+        """Return the weights (N, M), or a rectangle of them; the mean over heads if `head` is None.
 
-        `bins` pools the whole of it to at most bins × bins cells (`pool` is mean, max or sum); `words` joins tokens to
-        words, summing over keys and averaging over queries.
+        `bins` pools the map to at most bins × bins cells (`pool` is mean, max or sum). `words` joins tokens to words: sums
+        over keys, means over queries.
         """
         if bins is not None and (rows is not None or cols is not None or words):
             raise Problem("bins pools the whole map: leave rows, cols and words out")
@@ -192,19 +192,19 @@ class Trace:
         return join(table, *(self.tokens(part, batch, keys=side).words for side in (False, True)))
 
     def row(self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
-        """Where one query looks: its share of every key (M,)."""
+        """Return the weights of one query (M,)."""
         index = self.place(query, part, batch)
         return self.head(layer, head, part, batch).weights([index])[0].float().numpy()
 
     def column(self, layer: int, head: int, key: int | str, *, part: str | None = None, batch: int = 0) -> Floats:
-        """Who looks at one key: its share in every query's row (N,)."""
+        """Return every query's weight on one key (N,)."""
         index = self.place(key, part, batch, keys=True)
         return self.head(layer, head, part, batch).column(index).float().numpy()
 
     def steps(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
     ) -> Steps | MixerSteps:
-        """The five steps in float64, of one head: of all its queries, or of one. A mixer's are `MixerSteps` of the text."""
+        """Return the five steps of a head in float64, of all queries or of one; for mixers, `MixerSteps` of the text."""
         view = self._head_with_qkv(layer, head, part, batch)
         if isinstance(view.call, Mixing):
             return _mixer_steps(view.call, self.tokens(part, batch).numbered)
@@ -229,9 +229,9 @@ class Trace:
     def difference(
         self, layer: int, head: int, query: int | str | None = None, *, part: str | None = None, batch: int = 0
     ) -> float:
-        """The largest difference between the steps' output and what the fast kernel gives from the same q, k and v.
+        """Return the largest difference between the output of the steps and that of the fast kernel.
 
-        Of one query, or of all; a long text's are compared on 64 of them, so that no n×n matrix is made.
+        Compares one query or all of them; above 512 queries a sample of 64 or more, to avoid an n×n matrix.
         """
         view = self._head_with_qkv(layer, head, part, batch)
         if isinstance(view.call, Mixing):
@@ -254,8 +254,8 @@ class Trace:
     def rotation(
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
     ) -> Floats | None:
-        """How one query's q was turned by its position, where that is known: (D/2, 5), a row per pair of numbers:
-        the angle in radians, the pair before, the pair after. A pair is (i, i + D/2).
+        """Return how rotary positions turned one query's q, None if unknown: (D/2, 5), a row per pair (i, i + D/2) with
+        the angle in radians, the pair before and the pair after.
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
@@ -276,7 +276,7 @@ class Trace:
     def contribution(
         self, layer: int, head: int, query: int | str, *, part: str | None = None, batch: int = 0
     ) -> Floats:
-        """What a head adds to the model's stream for one query: W_o's slice of this head times Σ w·v, (C,).
+        """Return what a head adds to the residual stream of one query: its slice of W_o times Σ w·v, (C,).
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
@@ -290,7 +290,7 @@ class Trace:
         return (self._slice(part, layer, head) @ mixed).numpy()
 
     def norms(self, layer: int, head: int, *, part: str | None = None, batch: int = 0) -> Floats:
-        """Value-weighted attention (N, M): each weight times the length of what that key would add to the stream.
+        """Return value-weighted attention (N, M): each weight times the norm of what that key adds to the residual stream.
 
         >>> from ...model import Config, Transformer
         >>> from ..record.recorder import trace
@@ -304,7 +304,7 @@ class Trace:
         return (view.weights().float() * added).numpy()
 
     def rollout(self, *, part: str | None = None, batch: int = 0) -> Floats:
-        """Attention followed through all layers (N, N): half of each layer is its heads' mean, half the residual."""
+        """Return attention rollout (N, N): the product over layers of half the mean of heads plus half the identity."""
         part = self._part(part)
         if part == "mixers":
             raise Problem("a mixer's map is signed and its rows don't sum to 1: there is nothing to roll out")
@@ -319,7 +319,7 @@ class Trace:
     def find(
         self, from_: int | str, to: int | str, *, part: str | None = None, batch: int = 0, most: int | None = 10
     ) -> list[tuple[int, int, float]]:
-        """The heads that link two tokens, strongest first: (layer, head, the weight that `from_` gives `to`)."""
+        """Return the heads that link two tokens, strongest first: (layer, head, weight of `from_` on `to`)."""
         from .head_ranking import links
 
         part = self._part(part)
@@ -327,7 +327,7 @@ class Trace:
         return links(self, query, key, "tokens", part=part, batch=batch)[:most]
 
     def patterns(self, *, part: str | None = None, batch: int = 0) -> Patterns:
-        """What each head does: previous token, first token, induction, …, with a score for each."""
+        """Return what each head does (previous token, first token, induction, …), with scores."""
         from ..study.patterns import patterns
 
         if self._part(part) == "mixers":
@@ -335,7 +335,7 @@ class Trace:
         return patterns(self, part=part, batch=batch)
 
     def survey(self, part: str | None = None, progress: Progress | None = None) -> Survey:
-        """One look at every head of a part: a small picture, its strongest link, how telling it is; remembered."""
+        """Return a summary of every head of a part (small picture, strongest link, …), which is cached."""
         from ..study.survey import survey
 
         part = self._part(part)
@@ -344,7 +344,7 @@ class Trace:
         return self._surveys[part]
 
     def head(self, layer: int, head: int, part: str | None = None, batch: int = 0) -> Head | MixerHead:
-        """One head, to ask anything of; it remembers what was costly to compute."""
+        """Return a view of one head, which caches costly results."""
         part = self._part(part)
         call, batch = self.call(layer, part), self._item(part, batch)
         heads = call.n_head
@@ -358,7 +358,7 @@ class Trace:
         return self._heads[key]
 
     def _head_with_qkv(self, layer: int, head: int, part: str | None, batch: int) -> Head | MixerHead:
-        """One head with its q, k and v; refuses one that was kept as weights alone."""
+        """Return a view of one head; refuse one without q, k and v."""
         view = self.head(layer, head, part, batch)
         if view.bare:
             raise Problem(
@@ -370,11 +370,11 @@ class Trace:
 
     @property
     def bare(self) -> bool:
-        """Are weights all that was kept (the eager road), without q, k and v?"""
+        """True if the trace has weights alone (`eager=True`), without q, k and v."""
         return all(call.q.shape[3] == 0 for calls in self.calls.values() for call in calls)
 
     def place(self, word: int | str, part: str | None = None, batch: int = 0, *, keys: bool = False) -> int:
-        """The number of a token, given as a number or as its text."""
+        """Return the index of a token, given by index or text."""
         tokens = self.tokens(part, batch, keys=keys)
         if isinstance(word, str):
             return tokens.find(word)
@@ -383,7 +383,7 @@ class Trace:
         return word % len(tokens)
 
     def save(self, path: str | Path, *, half: bool = False) -> None:
-        """One safetensors file, O(n·d); `half` keeps float16.
+        """Write the trace to a safetensors file of O(n·d) bytes, with `half` in float16.
 
         >>> from tempfile import TemporaryDirectory
         >>> from ...model import Config, Transformer
@@ -400,13 +400,13 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """The other way."""
+        """Read a trace that `save` wrote."""
         from .trace_file import load
 
         return load(Path(path))
 
     def _repr_html_(self) -> str:
-        """How a notebook shows it: the page, in a frame."""
+        """Return the page in a frame, for notebooks."""
         from ...draw.page import notebook_html
 
         return notebook_html(self)
@@ -417,7 +417,7 @@ class Trace:
         return f"<Trace of {self.model or 'a model'}: {sizes} heads, {'/'.join(map(str, sorted(shapes)))} tokens>"
 
     def _slice(self, part: str, layer: int, head: int) -> Tensor:
-        """The columns of the output projection that are this head's: (C, D)."""
+        """Return the columns of the output projection for a head: (C, D)."""
         name, width = f"{part}.{layer}", self.call(layer, part).v.shape[3]
         if name not in self.outputs:
             raise Problem(
@@ -437,7 +437,7 @@ class Trace:
         return part
 
     def _layer_index(self, part: str, layer: int) -> int:
-        """Where a layer of the model stands among those that attend."""
+        """Return the index of a layer among those that attend."""
         layers = self.layers(part)
         if layer not in layers:
             raise no_layer(layer, layers, part, hybrid="mixers" in self.parts and len(self.parts) > 1)
@@ -463,7 +463,7 @@ def _mixer_steps(call: Mixing, names: Sequence[str]) -> MixerSteps:
 
 
 def no_layer(layer: int, layers: tuple[int, ...], part: str | None = None, *, hybrid: bool = False) -> Problem:
-    """The problem of a layer that isn't there, or that has no attention (or is no mixer): it names those that have (are)."""
+    """Return the problem of a missing layer, or of one without attention (or not a mixer)."""
     if layers == tuple(range(len(layers))) and not hybrid:
         return Problem("there is no layer {layer}: this model has 0 … {last}", layer=layer, last=len(layers) - 1)
     if part == "mixers":
@@ -476,7 +476,7 @@ def no_layer(layer: int, layers: tuple[int, ...], part: str | None = None, *, hy
 
 
 def join(table: Floats, queries: Sequence[Group], keys: Sequence[Group]) -> Floats:
-    """A map over groups of tokens: summed over the keys of a group, averaged over its queries.
+    """Join a map's tokens to groups: sum over the keys of a group, average over its queries.
 
     >>> join(np.array([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]]), [("ab", 0, 2), ("c", 2, 3)], [("ab", 0, 2), ("c", 2, 3)])
     array([[1. , 0. ],

@@ -1,7 +1,7 @@
-"""A map as people read it: tokens joined to whole characters or to words, on both sides, and where a word stands in it.
+"""Maps whose tokens are joined to whole characters or words, on both sides.
 
-Joined weights are summed over the keys of a group and averaged over its queries, so that a row still adds up to 1; a
-pair may attend if any of its tokens may.
+Weights are summed over the keys of a group and averaged over its queries, so that a row still sums to 1. A pair may attend
+if any of its tokens may.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .traces import Floats, Trace, join
 
 @dataclass(frozen=True)
 class WordMap:
-    """The weights of one head (N, M), N and M counted in groups, and what its rows and columns are."""
+    """The weights of one head (N, M), N and M in groups, and the groups of its rows and columns."""
 
     weights: Floats
     queries: list[Group]
@@ -34,7 +34,7 @@ class WordMap:
 def view(
     trace: Trace, layer: int, head: int, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> WordMap:
-    """One head by "characters", "words" or "tokens"."""
+    """Return the map of one head by "characters", "words" or "tokens"."""
     sides = [trace.tokens(part, batch, keys=side) for side in (False, True)]
     queries, keys = (side.groups(by) for side in sides)
     allowed = trace.head(layer, head, part, batch).allowed().numpy()
@@ -49,7 +49,7 @@ def view(
 
 
 def locate_word(tokens: Tokens, word: int | str, by: str = "characters") -> tuple[int, Group]:
-    """The group that a word is in, or ends in: its number, and the group itself.
+    """Return the index of the group in which a word ends, and the group.
 
     >>> locate_word(Tokens(("<E6><88>", "<91>", "a"), whole=(("我", 0, 2), ("a", 2, 3))), "我")
     (0, ('我', 0, 2))
