@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..i18n import Message, Problem, say, unknown
+from ..i18n import Message, Problem, _, say, unknown
 from . import formula, masks, pieces
 from .formula import Call
 from .mask_algebra import Full
@@ -266,25 +266,13 @@ def _checked_call(
     sinks: Tensor | None = None,
     name: str | None = None,
 ) -> Call:
-    for what, tensor in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
-            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise Problem(
-                "{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)",
-                what=what,
-                came=kind,
-            )
+    key = _("{what} is {came}: attend takes torch tensors of floats (qkv.steps takes NumPy arrays)")
+    check_floats(key, q=q, k=k, v=v)
     check_shapes(q.shape, k.shape, v.shape)
-    if not q.dtype == k.dtype == v.dtype:
-        raise Problem("q, k, v are {q}, {k}, {v}: convert all three to one dtype", q=q.dtype, k=k.dtype, v=v.dtype)
-    batch, heads, n, d = q.shape
-    m = k.shape[2]
+    scale = check_scale(q, k, v, scale)
+    (batch, heads, n, _d), m = q.shape, k.shape[2]
     rule = masks.resolve(mask)
     rule.check(batch, heads, n, m)
-    if d == 0:
-        raise Problem("q and k are 0 wide: a dot product needs at least one number")
-    if isinstance(scale, Tensor) and scale.requires_grad:
-        raise Problem("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
     if bias is not None and not bias.dtype.is_floating_point:
         raise Problem(
             "bias is {dtype}: it is added to the scores; a mask of True and False goes into mask=", dtype=bias.dtype
@@ -297,7 +285,26 @@ def _checked_call(
         )
     if softcap is not None and not softcap > 0:
         raise Problem("softcap is {value}: give a positive number, or None for no cap", value=repr(softcap))
-    return Call(q, k, v, rule, d**-0.5 if scale is None else float(scale), bias, softcap, sinks, name)
+    return Call(q, k, v, rule, scale, bias, softcap, sinks, name)
+
+
+def check_floats(key: str, **tensors: Tensor) -> None:
+    """Raise with the message `key` if one of these isn't a torch tensor of floats."""
+    for what, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point:
+            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise Problem(key, what=what, came=kind)
+
+
+def check_scale(q: Tensor, k: Tensor, v: Tensor, scale: float | Tensor | None) -> float:
+    """Return the scale (default: 1/√D); raise if it needs a gradient, D is 0, or the dtypes differ."""
+    if not q.dtype == k.dtype == v.dtype:
+        raise Problem("q, k, v are {q}, {k}, {v}: convert all three to one dtype", q=q.dtype, k=k.dtype, v=v.dtype)
+    if k.shape[3] == 0:
+        raise Problem("q and k are 0 wide: a dot product needs at least one number")
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise Problem("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
+    return k.shape[3] ** -0.5 if scale is None else float(scale)
 
 
 def _choose_kernel(
@@ -309,18 +316,17 @@ def _choose_kernel(
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     compiling = torch.compiler.is_compiling()
-    why_plain: Callable[[], Message] | None = None
     if weights:
-        why_plain = lambda: Message("because the weights were asked for")  # noqa: E731
-    elif call.softcap is not None or call.sinks is not None:
+        return "plain", None, lambda: Message("because the weights were asked for")
+    if call.softcap is not None or call.sinks is not None:
         name = "softcap" if call.softcap is not None else "sinks"
-        why_plain = lambda: Message("because the fused kernel has no {name}", name=name)  # noqa: E731
         if kernel == "sdpa":
             raise Problem("kernel='sdpa' can't do this: the fused kernel has no {name}; use kernel='auto'", name=name)
-    elif not compiling and 0 in (batch, n, m):
-        why_plain = lambda: Message("because there is nothing to compute")  # noqa: E731
-    if kernel == "plain" or why_plain:
-        return "plain", None, why_plain or (lambda: Message("because it was asked for"))
+        return "plain", None, lambda: Message("because the fused kernel has no {name}", name=name)
+    if not compiling and 0 in (batch, n, m):
+        return "plain", None, lambda: Message("because there is nothing to compute")
+    if kernel == "plain":
+        return "plain", None, lambda: Message("because it was asked for")
     if call.bias is not None:
         return "sdpa", None, lambda: Message("with bias and mask written out, added to the scores")
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..i18n import Problem
 from .mask_algebra import A, Full, Mask, Span
-from .rules import Band
+from .rules import Band, narrowest
 
 if TYPE_CHECKING:
     import torch
@@ -85,21 +86,13 @@ class Call:
         """Return the call restricted to these heads and batch items (default: all)."""
         per_kv = self.q.shape[1] // self.k.shape[1]
         keys = None if heads is None else [head // per_kv for head in heads]
+        q, k, v = (pick(t, items, h) for t, h in ((self.q, heads), (self.k, keys), (self.v, keys)))
         bias = _with_four_axes(self.bias)
         if bias is not None:
-            bias = _pick(bias, items if bias.shape[0] > 1 else None, heads if bias.shape[1] > 1 else None)
-        return Call(
-            _pick(self.q, items, heads),
-            _pick(self.k, items, keys),
-            _pick(self.v, items, keys),
-            self.mask.only(items, heads),
-            self.scale,
-            bias,
-            self.softcap,
-            None if self.sinks is None else take(self.sinks, heads, 0),
-            self.name,
-            None if self.lse is None else _pick(self.lse, items, heads),
-        )
+            bias = pick(bias, items if bias.shape[0] > 1 else None, heads if bias.shape[1] > 1 else None)
+        sinks = None if self.sinks is None else take(self.sinks, heads, 0)
+        lse = None if self.lse is None else pick(self.lse, items, heads)
+        return replace(self, q=q, k=k, v=v, mask=self.mask.only(items, heads), bias=bias, sinks=sinks, lse=lse)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Call:
         """Return the call with `change` (move, cast, detach) applied to q, k, v, bias and sinks."""
@@ -203,13 +196,9 @@ def visible_keys(mask: Mask, n: int, m: int, rows: slice) -> slice:
     >>> visible_keys(Band(2, 0), 9, 9, slice(4, 6)), visible_keys(Band(None, 0), 9, 4, slice(0, 3))
     (slice(2, 6, None), slice(0, 0, None))
     """
-    low, high = 0, m
-    for rule in mask.terms():
-        if isinstance(rule, Band):
-            first, last = rows.start + m - n, rows.stop - 1 + m - n
-            low = low if rule.left is None else max(low, first - rule.left)
-            high = high if rule.right is None else min(high, last + rule.right + 1)
-    low = min(max(low, 0), m)
+    left, right = narrowest(mask.terms())
+    low = 0 if left is None else min(max(rows.start + m - n - left, 0), m)
+    high = m if right is None else min(rows.stop + m - n + right, m)
     return slice(low, max(low, high))
 
 
@@ -221,6 +210,11 @@ def take(table: A, span: Span, axis: int) -> A:
         numbers = list(span_indices(span, table.shape[axis]))
         span = slice(numbers[0], numbers[0] + 1) if len(numbers) == 1 else numbers
     return table[(slice(None),) * axis + (span,)]
+
+
+def pick(table: A, items: Sequence[int] | None, heads: Sequence[int] | None) -> A:
+    """Select items and heads of a table (B, H, …)."""
+    return take(take(table, items, 0), heads, 1)
 
 
 def span_indices(span: Span, size: int) -> range | list[int]:
@@ -241,14 +235,13 @@ def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> 
     of the rows that may attend to nothing; None if there are surely none."""
     q, k = _upcast(take(call.q, rows, 2)), _upcast(take(call.k, cols, 2))
     batch, heads, r, width = q.shape
-    groups, c = k.shape[1:3]
+    groups, c, library = *k.shape[1:3], _library(q)
     with no_autocast(q):
         folded = (q * call.scale).reshape(batch, groups, heads // groups * r, width)  # the heads of a group share keys
         table = (folded @ k.swapaxes(-1, -2)).reshape(batch, heads, r, c)
     if call.softcap is not None:
-        capped = table / call.softcap
-        table = _tanh(capped) * call.softcap
-    in_place, lowest = _can_overwrite(table), _lowest(table) if hidden is None else hidden
+        table = library.tanh(table / call.softcap) * call.softcap
+    in_place, hidden = _can_overwrite(table), float(library.finfo(table.dtype).min) if hidden is None else hidden
     bias, bias_allows = call.added(rows, cols), None
     if bias is not None:
         if in_place:
@@ -260,7 +253,7 @@ def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> 
     parts = _band_edges(call, rows, cols) if in_place else None
     if bias_allows is None and parts is not None:
         for inside, part in parts:
-            _fill(table[..., inside], ~call.allowed(rows, part), lowest, in_place)
+            _fill(table[..., inside], ~call.allowed(rows, part), hidden, in_place)
         return table, None
     allowed = None if isinstance(call.mask, Full) else call.allowed(rows, cols)
     if bias_allows is not None:
@@ -268,7 +261,7 @@ def _masked_scores(call: Call, rows: Span, cols: Span, hidden: float | None) -> 
     if allowed is None:
         return table, None
     empty_rows = ~allowed.any(-1)[..., None]
-    return _fill(table, ~allowed, lowest, in_place), None if _all(~empty_rows) else empty_rows
+    return _fill(table, ~allowed, hidden, in_place), None if _all(~empty_rows) else empty_rows
 
 
 def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]] | None:
@@ -285,11 +278,9 @@ def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]]
     queries, keys = span_indices(rows, n), span_indices(cols, m)
     if not (isinstance(queries, range) and isinstance(keys, range) and queries.step == keys.step == 1 and queries):
         return None
-    low, high = keys.start, keys.stop
-    for rule in rules:
-        assert isinstance(rule, Band)
-        low = low if rule.left is None else max(low, queries[-1] + m - n - rule.left)
-        high = high if rule.right is None else min(high, queries[0] + m - n + rule.right + 1)
+    left, right = narrowest(rules)
+    low = keys.start if left is None else max(keys.start, queries[-1] + m - n - left)
+    high = keys.stop if right is None else min(keys.stop, queries[0] + m - n + right + 1)
     if low >= high:
         return None
     edges = [part for part in (slice(keys.start, low), slice(high, keys.stop)) if part.start < part.stop]
@@ -313,10 +304,6 @@ def _log_sum(scores: A, sinks: A | None) -> A:
     return total if sinks is None else total.logaddexp(sinks[:, None].to(total.dtype))
 
 
-def _tanh(table: A) -> A:
-    return np.tanh(table) if isinstance(table, np.ndarray) else table.tanh()
-
-
 def _upcast(table: A) -> A:
     """Return half-precision tables as float32: float16 overflows at 65,504, and a score is a sum of D products."""
     if isinstance(table, np.ndarray):
@@ -324,12 +311,13 @@ def _upcast(table: A) -> A:
     return table if table.dtype.itemsize > 2 else table.float()
 
 
-def _lowest(table: A) -> float:
+def _library(table: A) -> ModuleType:
+    """Return NumPy or torch."""
     if isinstance(table, np.ndarray):
-        return float(np.finfo(table.dtype).min)
+        return np
     import torch
 
-    return torch.finfo(table.dtype).min
+    return torch
 
 
 def no_autocast(table: A) -> AbstractContextManager[object]:
@@ -371,7 +359,3 @@ def _all(table: A) -> bool:
 def _with_four_axes(bias: A | None) -> A | None:
     """Return a bias with all four axes."""
     return None if bias is None else bias.reshape((1,) * (4 - bias.ndim) + tuple(bias.shape))
-
-
-def _pick(table: A, items: Sequence[int] | None, heads: Sequence[int] | None) -> A:
-    return take(take(table, items, 0), heads, 1)

@@ -6,7 +6,7 @@ B batch, H heads, G key/value heads, N queries, M keys, D head width, C model wi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,13 @@ NORMS: dict[str, Callable[..., nn.Module]] = {  # called with (width, eps)
     "rms-centred": CentredRMSNorm,
     "layer": nn.LayerNorm,
 }
+
+
+class Cached(TypedDict, total=False):
+    """Arguments of `MultiHeadAttention` for decoding."""
+
+    cache: Cache | None
+    at: Positions | None
 
 
 class SelfAttention(nn.Module):
@@ -148,9 +155,8 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | None = None,
         mask: MaskLike = None,
         *,
-        cache: Cache | None = None,
-        at: Positions | None = None,
         weights: Literal[False] = False,
+        **cached: Unpack[Cached],
     ) -> Tensor: ...
     @overload
     def forward(
@@ -159,20 +165,12 @@ class MultiHeadAttention(nn.Module):
         memory: Tensor | None = None,
         mask: MaskLike = None,
         *,
-        cache: Cache | None = None,
-        at: Positions | None = None,
         weights: Literal[True],
+        **cached: Unpack[Cached],
     ) -> tuple[Tensor, Tensor]: ...
     @overload
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None = None,
-        mask: MaskLike = None,
-        *,
-        cache: Cache | None = None,
-        at: Positions | None = None,
-        weights: bool,
+        self, x: Tensor, memory: Tensor | None = None, mask: MaskLike = None, *, weights: bool, **cached: Unpack[Cached]
     ) -> Tensor | tuple[Tensor, Tensor]: ...
     def forward(
         self,
@@ -226,18 +224,8 @@ class MultiHeadAttention(nn.Module):
                     raise Problem("a cache counts positions itself: with a bias by distance, leave `at` out")
                 keys_at = query_at = at
             bias = self.position.bias(n, k.shape[2], query_at, keys_at, x.device)
-        result = attend(
-            q,
-            k,
-            v,
-            rule,
-            scale=self.scale,
-            bias=bias,
-            softcap=self.softcap,
-            dropout=self.dropout if self.training else 0.0,
-            weights=weights,
-            name=self.name,
-        )
+        options: Any = dict(scale=self.scale, bias=bias, softcap=self.softcap, name=self.name, weights=weights)
+        result = attend(q, k, v, rule, dropout=self.dropout if self.training else 0.0, **options)
         output, shares = result if isinstance(result, tuple) else (result, None)
         joined = output.transpose(1, 2).flatten(2)  # (B, N, H·D)
         projected: Tensor = self.out(joined if self.gate is None else joined * self.gate(x).sigmoid())  # (B, N, C)

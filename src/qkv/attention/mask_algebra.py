@@ -85,9 +85,7 @@ class Mask(InNotebook):
         >>> causal().array(100_000, rows=[499], cols=slice(498, 502)).tolist()
         [[[[True, True, False, False]]]]
         """
-        m = n if m is None else m
-        self.check(batch, heads, n, m)
-        return np.asarray(self.allows(self._cells(np, n, m, batch, heads, rows, cols)))
+        return np.asarray(self._evaluate(np, n, m, batch, heads, rows, cols))
 
     def tensor(
         self,
@@ -109,9 +107,7 @@ class Mask(InNotebook):
         """
         import torch
 
-        m = n if m is None else m
-        self.check(batch, heads, n, m)
-        return self.allows(self._cells(torch, n, m, batch, heads, rows, cols, device=device))
+        return self._evaluate(torch, n, m, batch, heads, rows, cols, device=device)
 
     def additive(self, n: int, m: int | None = None, *, dtype: torch.dtype | None = None, **where: Any) -> torch.Tensor:
         """Return the mask as a float tensor of 0 and −inf, to be added to scores.
@@ -126,9 +122,11 @@ class Mask(InNotebook):
         allowed = self.tensor(n, m, **where)
         return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, float("-inf"))
 
-    def _cells(
-        self, xp: ModuleType, n: int, m: int, batch: int, heads: int, rows: Span, cols: Span, **device: object
-    ) -> Cells[Any]:
+    def _evaluate(
+        self, xp: ModuleType, n: int, m: int | None, batch: int, heads: int, rows: Span, cols: Span, **device: object
+    ) -> Any:
+        """Return the mask as an array of the library `xp`, NumPy or torch."""
+
         def axis(size: int, span: Span, dim: int) -> Any:
             if isinstance(span, slice):
                 index = xp.arange(*span.indices(size), **device)
@@ -141,9 +139,11 @@ class Mask(InNotebook):
                 index = xp.asarray([i % size for i in indices], **device)
             return index.reshape([-1 if d == dim else 1 for d in range(4)])
 
+        m = n if m is None else m
+        self.check(batch, heads, n, m)
         i, j = axis(n, rows, 2), axis(m, cols, 3)
         b, h = axis(batch if self.batched else 1, None, 0), axis(heads if self.headed else 1, None, 1)
-        return Cells(b, h, i, j, row=i + (m - n), col=j)
+        return self.allows(Cells(b, h, i, j, row=i + (m - n), col=j))
 
     def terms(self) -> tuple[Mask, ...]:
         """Return the rules that must all hold; for most masks just the mask itself."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from .mask_algebra import Full, Mask
-from .rules import Band, Padding
+from .rules import Band, Padding, narrowest
 
 CHUNK = 128  # queries per piece of a band; at 64 the calls cost more, at 256 the hidden corners do (measured on CPU)
 
@@ -39,19 +39,11 @@ def plan(mask: Mask, batch: int, n: int, m: int) -> list[Rectangle] | None:
     >>> plan(causal() & padding([2, 3]), 2, 3, 3)[0]
     Rectangle(item=0, rows=(0, 2), cols=(0, 2), causal=True, band=None)
     """
-    before = after = None
-    ranges: list[tuple[int, int]] | None = None
-    for rule in mask.terms():
-        if isinstance(rule, Full):
-            continue
-        if isinstance(rule, Band):
-            before, after = _tighter(before, rule.left), _tighter(after, rule.right)
-        elif isinstance(rule, Padding) and ranges is None:
-            ranges = rule.ranges()
-            if ranges is None:
-                return None
-        else:
-            return None
+    rules = [rule for rule in mask.terms() if not isinstance(rule, Full | Band)]
+    ranges = rules[0].ranges() if len(rules) == 1 and isinstance(rules[0], Padding) else None
+    if rules and ranges is None:
+        return None
+    before, after = narrowest(mask.terms())
     # The last query is at m − 1 and the first at m − n: drop limits beyond the keys.
     before = None if before is not None and before >= m - 1 else before
     after = None if after is not None and after >= n - 1 else after
@@ -210,7 +202,3 @@ def is_flash(q: Tensor, k: Tensor, v: Tensor, *, causal: bool, scale: float) -> 
     grouped = q.shape[1] != k.shape[1]
     backend = torch._fused_sdp_choice(q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped)
     return backend == SDPBackend.FLASH_ATTENTION.value
-
-
-def _tighter(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else min(a, b)

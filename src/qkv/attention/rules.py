@@ -5,6 +5,7 @@ B batch, H heads, N queries, M keys. Works on NumPy arrays without importing tor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,17 @@ class Band(Mask):
         return "causal()" if (self.left, self.right) == (None, 0) else f"window({self.left}, {self.right})"
 
 
+def narrowest(rules: Iterable[Mask]) -> tuple[int | None, int | None]:
+    """Return the (left, right) limits of all bands among the rules together.
+
+    >>> narrowest([Band(5, None), Band(2, 0)])
+    (2, 0)
+    """
+    bands = [rule for rule in rules if isinstance(rule, Band)]
+    left = min((band.left for band in bands if band.left is not None), default=None)
+    return left, min((band.right for band in bands if band.right is not None), default=None)
+
+
 class Padding(Mask):
     """The real keys of each item: the first `lengths`, or those marked True."""
 
@@ -52,17 +64,11 @@ class Padding(Mask):
         return table
 
     def allows(self, cells: Cells[A]) -> A:
+        table, item = cells.convert(self.table), broadcast_index(cells.b, len(self.table))
         if self.lengths is not None:
-            return (cells.i >= 0) & (
-                cells.col < cells.convert(self.lengths)[broadcast_index(cells.b, len(self.lengths))]
-            )
-        real = self.table
-        size = real.shape[1]  # a static cache has more columns than the mask
-        return (
-            (cells.i >= 0)
-            & (cells.col < size)
-            & cells.convert(real)[broadcast_index(cells.b, len(real)), cells.col.clip(0, size - 1)]
-        )
+            return (cells.i >= 0) & (cells.col < table[item])
+        size = table.shape[1]  # a static cache has more columns than the mask
+        return (cells.i >= 0) & (cells.col < size) & table[item, cells.col.clip(0, size - 1)]
 
     def check(self, batch: int, heads: int, n: int, m: int) -> None:
         _check_entries("padding", len(self.table), batch)

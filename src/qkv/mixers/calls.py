@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..attention import masks
-from ..attention.formula import no_autocast, take
+from ..attention.formula import no_autocast, pick, take
 from . import forms
 
 
@@ -131,9 +131,9 @@ class Mixing:
         per_group = self.v.shape[1] // self.q.shape[1]
         groups = None if heads is None else [head // per_group for head in heads]
 
-        q, k = (take(take(t, items, 0), groups, 1) for t in (self.q, self.k))
-        v, decay = (take(take(t, items, 0), heads, 1) for t in (self.v, self.decay))
-        write, state = (None if t is None else take(take(t, items, 0), heads, 1) for t in (self.write, self.state))
+        q, k = (pick(t, items, groups) for t in (self.q, self.k))
+        v, decay = (pick(t, items, heads) for t in (self.v, self.decay))
+        write, state = (None if t is None else pick(t, items, heads) for t in (self.write, self.state))
         keep, resets = (None if t is None else take(t, items, 0) for t in (self.keep, self.resets))
         return Mixing(q, k, v, decay, self.scale, write, state, keep, resets, self.name)
 

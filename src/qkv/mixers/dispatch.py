@@ -15,9 +15,9 @@ from typing import Literal, TypedDict, Unpack, get_args
 import torch
 from torch import Tensor
 
-from ..attention.dispatch import NotFinite, apply_edits, check_inputs_finite, notify
+from ..attention.dispatch import NotFinite, apply_edits, check_floats, check_inputs_finite, check_scale, notify
 from ..attention.shapes import check_axes
-from ..i18n import Message, Problem, say, unknown
+from ..i18n import Message, Problem, _, say, unknown
 from . import forms
 from .calls import Mixing
 
@@ -132,15 +132,10 @@ def _checked_call(
     scale: float | Tensor | None = None,
     name: str | None = None,
 ) -> Mixing:
-    for what, tensor in (("q", q), ("k", k), ("v", v), ("decay", decay), ("write", write), ("state", state)):
-        if tensor is not None and (not isinstance(tensor, Tensor) or not tensor.dtype.is_floating_point):
-            kind = str(tensor.dtype) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise Problem("{what} is {came}: mix takes torch tensors of floats", what=what, came=kind)
+    key = _("{what} is {came}: mix takes torch tensors of floats")
+    optional = {what: tensor for what, tensor in (("write", write), ("state", state)) if tensor is not None}
+    check_floats(key, q=q, k=k, v=v, decay=decay, **optional)
     check_axes(q.shape, k.shape, v.shape)
-    if k.shape[3] == 0:
-        raise Problem("q and k are 0 wide: a dot product needs at least one number")
-    if isinstance(scale, Tensor) and scale.requires_grad:
-        raise Problem("scale is a number, so it would not be learned: multiply q by your parameter and give scale=1")
     batch, heads, n, width = v.shape
     if q.shape != k.shape or q.shape[0] != batch or q.shape[2] != n or q.shape[1] < 1 or heads % q.shape[1]:
         raise Problem(
@@ -150,8 +145,7 @@ def _checked_call(
             k=tuple(k.shape),
             v=tuple(v.shape),
         )
-    if not q.dtype == k.dtype == v.dtype:
-        raise Problem("q, k, v are {q}, {k}, {v}: convert all three to one dtype", q=q.dtype, k=k.dtype, v=v.dtype)
+    scale = check_scale(q, k, v, scale)
     decay = _per_token("decay", decay, (batch, heads, n))
     write = None if write is None else _per_token("write", write, (batch, heads, n))
     _check_decay(decay)
@@ -178,9 +172,7 @@ def _checked_call(
         k, v = k.masked_fill(is_padding[..., None], 0.0), v.masked_fill(is_padding[..., None], 0.0)
         decay = decay.masked_fill(is_padding, 0.0)
         write = None if write is None else write.masked_fill(is_padding, 0.0)
-    return Mixing(
-        q, k, v, decay, k.shape[3] ** -0.5 if scale is None else float(scale), write, state, keep, resets, name
-    )
+    return Mixing(q, k, v, decay, scale, write, state, keep, resets, name)
 
 
 def document_starts(documents: Tensor, keep: Tensor | None = None) -> Tensor:

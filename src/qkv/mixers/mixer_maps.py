@@ -64,7 +64,7 @@ class MixerHead:
     def allowed(self, rows: Span = None, cols: Span = None) -> Tensor:
         """Return the mask of a rectangle, bool (R, ·)."""
         row, col = self._indices(rows, cols)
-        return self.call.mask.tensor(self.n, self.n, batch=1, heads=1)[0, 0].expand(self.n, self.n)[row][:, col]
+        return self.call.mask.tensor(self.n)[0, 0].expand(self.n, self.n)[row][:, col]
 
     @torch.no_grad()
     def weights(self, rows: Span = None, cols: Span = None) -> Tensor:
@@ -112,21 +112,16 @@ class MixerHead:
         for top in range(rows.start, rows.stop, step):
             here = slice(top, min(top + step, rows.stop))
             table = self.weights(here, cols)
-            allowed = self.call.mask.tensor(self.n, self.n, batch=1, heads=1, rows=here, cols=cols)[0, 0].expand_as(
-                table
-            )
+            allowed = self.call.mask.tensor(self.n, rows=here, cols=cols)[0, 0].expand_as(table)
             high, low, any_allowed = (
                 pool_cells(pool_cells(t, wide, 1, "max"), tall, 0, "max")
                 for t in (table, -table, allowed.to(table.dtype))
             )
+            pooled = torch.where(low > high, -low, high)
             if pool == "mean":
-                total = pool_cells(pool_cells(table, wide, 1, "sum"), tall, 0, "sum")
-                high = total / (
-                    cell_sizes(here.stop - here.start, tall)[:, None] * cell_sizes(cols.stop - cols.start, wide)
-                )
-            else:
-                high = torch.where(low > high, -low, high)
-            parts.append(high.masked_fill(any_allowed == 0, torch.nan))
+                counts = cell_sizes(len(table), tall)[:, None] * cell_sizes(table.shape[1], wide)
+                pooled = pool_cells(pool_cells(table, wide, 1, "sum"), tall, 0, "sum") / counts
+            parts.append(pooled.masked_fill(any_allowed == 0, torch.nan))
         return torch.cat(parts).float()
 
     @torch.no_grad()
@@ -182,10 +177,8 @@ class MixerHead:
         e^(cᵢ − c)·e^(c − cⱼ), both at most 1."""
         call, edge = self.call, self._log_decay[rows.start]
         q, k = call.q[0, 0, rows] * call.scale, call.k[0, 0, cols]
-        after, since = (
-            (self._log_decay[rows] - edge).exp_().to(q.dtype),
-            (edge - self._log_decay[cols]).exp_().to(q.dtype),
-        )
+        after = (self._log_decay[rows] - edge).exp_().to(q.dtype)
+        since = (edge - self._log_decay[cols]).exp_().to(q.dtype)
         if self._document is not None:  # rows of a later document see none of these columns
             after.mul_(self._document[rows] == self._document[rows.start])
             since.mul_(self._document[cols] == self._document[rows.start])
@@ -201,24 +194,23 @@ class MixerHead:
         if len(rows) == 0 or len(cols) == 0:
             return weights
         if len(rows) <= len(cols):
-            order, back = torch.unique(rows, return_inverse=True)
-            whole = weights.new_zeros(len(order), len(cols))
+            order, inverse = torch.unique(rows, return_inverse=True)
             for part, table in self._backward_sweep(order, int(cols.min())):
                 here = ((cols >= part.start) & (cols < part.stop)).nonzero()[:, 0]
-                whole[:, here] = table[:, cols[here] - part.start]
-            return whole[back]
-        order, back = torch.unique(cols, return_inverse=True)
+                weights[:, here] = table[inverse][:, cols[here] - part.start]
+            return weights
+        order, inverse = torch.unique(cols, return_inverse=True)
         whole = weights.new_zeros(len(rows), len(order))
         for part, table in self._forward_sweep(order, int(rows.max())):
             here = ((rows >= part.start) & (rows < part.stop)).nonzero()[:, 0]
             whole[here, : table.shape[1]] = table[rows[here] - part.start]
-        return whole[:, back]
+        return whole[:, inverse]
 
     def _backward_sweep(self, rows: Tensor, first: int = 0) -> Iterator[tuple[slice, Tensor]]:
         """Yield the weights of these sorted rows per chunk of columns, from the last visible one down to `first`."""
         matrices, size = self._chunks, self._chunks.size
         chunk = rows // size
-        reads = matrices.reads.new_zeros(len(rows), matrices.reads.shape[-1])  # read vectors on the state after chunk m
+        reads = matrices.reads.new_zeros(len(rows), matrices.reads.shape[-1])  # on the state after chunk m
         for m in range(int(chunk[-1]), first // size - 1, -1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = rows[begins:later] - m * size
@@ -235,9 +227,7 @@ class MixerHead:
         """Yield the weights of these sorted columns per chunk of rows; a table has the columns up to its chunk."""
         matrices, size = self._chunks, self._chunks.size
         chunk = cols // size
-        leaves = matrices.leaves.new_zeros(
-            matrices.leaves.shape[1], len(cols)
-        )  # traces of the values in the state, (D, ·)
+        leaves = matrices.leaves.new_zeros(matrices.leaves.shape[1], len(cols))  # traces in the state, (D, ·)
         for m in range(int(chunk[0]), last // size + 1):
             begins, later = (int(torch.searchsorted(chunk, m, right=right)) for right in (False, True))
             own = cols[begins:later] - m * size
