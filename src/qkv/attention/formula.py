@@ -196,9 +196,9 @@ def visible_keys(mask: Mask, n: int, m: int, rows: slice) -> slice:
     >>> visible_keys(Band(2, 0), 9, 9, slice(4, 6)), visible_keys(Band(None, 0), 9, 4, slice(0, 3))
     (slice(2, 6, None), slice(0, 0, None))
     """
-    left, right = narrowest(mask.terms())
-    low = 0 if left is None else min(max(rows.start + m - n - left, 0), m)
-    high = m if right is None else min(rows.stop + m - n + right, m)
+    before, after = narrowest(mask.terms())
+    low = 0 if before is None else min(max(rows.start + m - n - before, 0), m)
+    high = m if after is None else min(rows.stop + m - n + after, m)
     return slice(low, max(low, high))
 
 
@@ -278,9 +278,9 @@ def _band_edges(call: Call, rows: Span, cols: Span) -> list[tuple[slice, slice]]
     queries, keys = span_indices(rows, n), span_indices(cols, m)
     if not (isinstance(queries, range) and isinstance(keys, range) and queries.step == keys.step == 1 and queries):
         return None
-    left, right = narrowest(rules)
-    low = keys.start if left is None else max(keys.start, queries[-1] + m - n - left)
-    high = keys.stop if right is None else min(keys.stop, queries[0] + m - n + right + 1)
+    before, after = narrowest(rules)
+    low = keys.start if before is None else max(keys.start, queries[-1] + m - n - before)
+    high = keys.stop if after is None else min(keys.stop, queries[0] + m - n + after + 1)
     if low >= high:
         return None
     edges = [part for part in (slice(keys.start, low), slice(high, keys.stop)) if part.start < part.stop]

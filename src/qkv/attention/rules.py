@@ -45,8 +45,8 @@ def narrowest(rules: Iterable[Mask]) -> tuple[int | None, int | None]:
     (2, 0)
     """
     bands = [rule for rule in rules if isinstance(rule, Band)]
-    left = min((band.left for band in bands if band.left is not None), default=None)
-    return left, min((band.right for band in bands if band.right is not None), default=None)
+    before = min((band.left for band in bands if band.left is not None), default=None)
+    return before, min((band.right for band in bands if band.right is not None), default=None)
 
 
 class Padding(Mask):
