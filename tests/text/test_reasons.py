@@ -13,7 +13,7 @@ from qkv.i18n import Problem, quoted, unpacked
 from qkv.text import sentencepiece, tokenizer_folder
 from qkv.tracing.views.traces import Trace
 
-NAMES = "SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"
+NAMES = "JSON|SentencePiece|unigram|bpe|UTF-8|safetensors|tokenizers"
 
 
 def field(number, value):
