@@ -64,7 +64,7 @@ COURSE = (
     CourseEntry("retention", Message("retention's chunk"), "NumPy"),
     CourseEntry("delta_rule", Message("the delta rule writes and overwrites"), "NumPy"),
 )
-NAMES = tuple(title.name for title in COURSE)
+NAMES = tuple(entry.name for entry in COURSE)
 
 
 def number(name: str) -> int:
@@ -87,15 +87,15 @@ def find(word: str) -> str:
     >>> find("3"), find("scaling"), find("learn/03_scaling.py")
     ('scaling', 'scaling', 'scaling')
     """
-    bare = re.split(r"[/\\]", word)[-1].removesuffix(".py")
-    bare_name = re.sub(r"^\d+_", "", bare).replace("-", "_").lower()
-    if bare_name in NAMES:
-        return bare_name
-    if bare_name.isdecimal():
-        if len(bare_name) < 10 and 1 <= int(bare_name) <= len(NAMES):  # int() refuses more than 4,300 digits
-            return NAMES[int(bare_name) - 1]
-        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=bare_name, last=len(NAMES))
-    near = nearest(bare_name, NAMES)
+    stem = re.split(r"[/\\]", word)[-1].removesuffix(".py")
+    name = re.sub(r"^\d+_", "", stem).replace("-", "_").lower()
+    if name in NAMES:
+        return name
+    if name.isdecimal():
+        if len(name) < 10 and 1 <= int(name) <= len(NAMES):  # int() refuses more than 4,300 digits
+            return NAMES[int(name) - 1]
+        raise Problem("there is no exercise {number}: they go from 1 to {last}", number=name, last=len(NAMES))
+    near = nearest(name, NAMES)
     sentence = (
         _("{word} is not an exercise; did you mean {near}? There are {names}")
         if near
@@ -109,7 +109,7 @@ def render(name: str, lang: str | None = None, *, solved: bool = False) -> str:
     lang = language(lang)
     text = files("qkv.lessons").joinpath("exercises", f"{name}.py").read_text(encoding="utf-8")
     text = HOLE.sub(r"\3" if solved else lambda hole: _unfilled(hole, lang), text)
-    title = COURSE[number(name) - 1]
+    entry = COURSE[number(name) - 1]
     head = say(
         _("Exercise {number} of {last}: {title}. Uses {library}. This is a solution.")
         if solved
@@ -117,8 +117,8 @@ def render(name: str, lang: str | None = None, *, solved: bool = False) -> str:
         lang,
         number=number(name),
         last=len(COURSE),
-        title=title.title,
-        library=title.library,
+        title=entry.title,
+        library=entry.library,
     )
     return "".join(f"# {line}\n" for line in head.split("\n")) + "\n" + select_language(text, lang)
 
@@ -140,10 +140,9 @@ def select_language(text: str, lang: str) -> str:
             lines[row - 1] = lines[row - 1][:start] + "# " + (chinese if lang == "zh" else english) + "\n"
         elif token.type == tokenize.STRING and SEPARATOR.search(token.string):
             english, chinese, *common = SEPARATOR.split(token.string.strip('"'))
-            selected = "\n\n".join(
-                part.rstrip().lstrip("\n") for part in [chinese if lang == "zh" else english, *common]
-            )
-            body = f'"""{selected.lstrip()}'
+            parts = [chinese if lang == "zh" else english, *common]
+            docstring = "\n\n".join(part.rstrip().lstrip("\n") for part in parts)
+            body = f'"""{docstring.lstrip()}'
             body += ("\n" + " " * start if "\n" in body else "") + '"""'
             lines[row - 1 : last] = [lines[row - 1][:start] + body + lines[last - 1][end:]]
     return "".join(lines)
