@@ -28,40 +28,9 @@ from ...i18n import Problem, _, all_of
 from ...mixers.calls import Mixing
 from ..views.token_labels import CUT, END, PARTS
 from ..views.traces import Projection, Trace
-from . import hf_mixers
+from . import hf_attention, hf_inputs, hf_mixers
 from .chunking import chunks, is_long, join_call
-from .hf_attention import (
-    OTHER_MODALITIES,
-    Inputs,
-    PretrainedModel,
-    Rules,
-    Untraceable,
-    attention_modules,
-    call_of,
-    heads_of,
-    layer_numbers,
-    listeners,
-    observing_kernels,
-    part_of,
-    reproduces,
-    stacks,
-    subscribed,
-    untraceable,
-)
-from .hf_inputs import (
-    batch_size,
-    check,
-    entry_point,
-    eval_mode,
-    inputs_of,
-    is_seq2seq,
-    position_labels,
-    run,
-    target_limit,
-    target_of,
-    tokens_of,
-    warn_two_towers,
-)
+from .hf_attention import Inputs, PretrainedModel, Rules, Untraceable
 from .model_protocol import MAX_TARGET, TraceRequest, sides_of
 from .tokenizer_protocol import AnyTokenizer
 
@@ -81,19 +50,19 @@ def trace(model: PretrainedModel, request: TraceRequest) -> Trace:
     """
     tokenizer, listener = request.tokenizer, request.listener
     cut: int | None = None  # the number of tokens after which generation was cut off
-    with eval_mode(model):
-        inputs = inputs_of(model, request.source, tokenizer)
-        if listener is not None and not is_seq2seq(model):
+    with hf_inputs.eval_mode(model):
+        inputs = hf_inputs.inputs_of(model, request.source, tokenizer)
+        if listener is not None and not hf_inputs.is_seq2seq(model):
             inputs = _append_ids(inputs, listener.continuation)
         _check_arguments(model, inputs)
-        warn_two_towers(model, inputs)
-        context_notes = check(model, inputs)
-        if is_seq2seq(model):
+        hf_inputs.warn_two_towers(model, inputs)
+        context_notes = hf_inputs.check(model, inputs)
+        if hf_inputs.is_seq2seq(model):
             generates_target = request.target is None and "decoder_input_ids" not in inputs
-            inputs |= target_of(model, inputs, tokenizer, request.target)
-            context_notes |= check(model, inputs, "decoder_")
-            if generates_target and inputs["decoder_input_ids"].shape[1] > target_limit(model, MAX_TARGET):
-                cut = target_limit(model, MAX_TARGET)
+            inputs |= hf_inputs.target_of(model, inputs, tokenizer, request.target)
+            context_notes |= hf_inputs.check(model, inputs, "decoder_")
+            if generates_target and inputs["decoder_input_ids"].shape[1] > hf_inputs.target_limit(model, MAX_TARGET):
+                cut = hf_inputs.target_limit(model, MAX_TARGET)
             if listener is not None:
                 inputs |= _append_ids(
                     {key: value for key, value in inputs.items() if "decoder" in key}, listener.continuation
@@ -157,17 +126,19 @@ def _layout(
     if is_long(inputs["input_ids"].shape[1], streamed=True) and _can_run_in_chunks(model, inputs):
         return None
     try:
-        heads = heads_of(model)
+        heads = hf_attention.heads_of(model)
     except Problem:  # shared or unknown heads
         return None
-    if "cross" in heads and not is_seq2seq(model):
+    if "cross" in heads and not hf_inputs.is_seq2seq(model):
         return None
     return heads, *_tokens_by_part(model, inputs, tokenizer, {}, heads)
 
 
 def _layer_callback(model: PretrainedModel, listener: TraceListener) -> Callable[[str, str, Call], None]:
     """Return a function that notifies the listener of a module's call, by the number of its layer."""
-    numbers = {name: (part, i) for part, layers in stacks(model).items() for i, (name, _) in layers.items()}
+    numbers = {
+        name: (part, i) for part, layers in hf_attention.stacks(model).items() for i, (name, _) in layers.items()
+    }
 
     def on_call(part: str, name: str, call: Call) -> None:
         _, number = numbers.get(name, (part, 0))
@@ -178,7 +149,7 @@ def _layer_callback(model: PretrainedModel, listener: TraceListener) -> Callable
 
 def _check_arguments(model: PretrainedModel, inputs: Inputs) -> None:
     """Refuse inputs that the model doesn't take, or that lack a required one."""
-    if (entry := entry_point(model, inputs)) is not model:
+    if (entry := hf_inputs.entry_point(model, inputs)) is not model:
         return
     parameters = inspect.signature(entry.forward).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
@@ -203,7 +174,7 @@ def _can_run_in_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     """True for a single long text and a decoder whose only state is the keys and values of every layer."""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-    if "input_ids" not in inputs or entry_point(model, inputs) is not model:
+    if "input_ids" not in inputs or hf_inputs.entry_point(model, inputs) is not model:
         return False
     count, n = inputs["input_ids"].shape
     mask = inputs.get("attention_mask")
@@ -211,7 +182,7 @@ def _can_run_in_chunks(model: PretrainedModel, inputs: Inputs) -> bool:
     parameters = inspect.signature(model.forward).parameters
     if count > 1 or not is_long(n) or not is_plain_text or not {"past_key_values", "use_cache"} <= parameters.keys():
         return False
-    layers = stacks(model)
+    layers = hf_attention.stacks(model)
     if list(layers) != ["decoder"] or getattr(model, "_is_stateful", False):
         return False
     cache_layers = [type(layer) for layer in DynamicCache(config=model.config).layers]
@@ -292,12 +263,18 @@ class ForwardRecording:
     def run(self, inputs: Inputs) -> Any:
         """Call the model and return its logits, or its states if it has no logits."""
         mixing = hf_mixers.listen(self.model, self._on_mixing, all_modalities=not self.text)
-        with self.model.base_model.register_forward_hook(self._keep_states), observing_kernels(), self.listen(), mixing:
-            output = run(self.model, inputs)
+        with (
+            self.model.base_model.register_forward_hook(self._keep_states),
+            hf_attention.observing_kernels(),
+            self.listen(),
+            mixing,
+        ):
+            output = hf_inputs.run(self.model, inputs)
         unobserved = sorted({type(module).__name__ for module in self.forward_calls if not self.kernel_calls[module]})
         if unobserved or not self.calls:
-            raise untraceable(
-                self.model, unobserved or [type(module).__name__ for _, module in attention_modules(self.model)]
+            raise hf_attention.untraceable(
+                self.model,
+                unobserved or [type(module).__name__ for _, module in hf_attention.attention_modules(self.model)],
             )
         repeated = next(
             (module for module, count in self.forward_calls.items() if self.kernel_calls[module] > count), None
@@ -316,26 +293,28 @@ class ForwardRecording:
         names = {id(module): name for name, module in self.model.named_modules()}
         parents = {id(child): m for m in self.model.modules() for child in m.children()}
         with ExitStack() as stack:
-            for _name, module in attention_modules(self.model, all_modalities=not self.text):
+            for _name, module in hf_attention.attention_modules(self.model, all_modalities=not self.text):
                 hook = module.register_forward_pre_hook(lambda module, _: self.forward_calls.update([module]))
                 stack.enter_context(hook)
                 if (projection := _projection(module, parents.get(id(module)))) is not None:
                     self.projections[id(module)] = projection
                     stack.enter_context(projection.register_forward_pre_hook(self._projecting))
-            stack.enter_context(subscribed(listeners, (self._on_call, names, threading.get_ident())))
+            stack.enter_context(
+                hf_attention.subscribed(hf_attention.listeners, (self._on_call, names, threading.get_ident()))
+            )
             stack.callback(self.rules.clear)
             stack.callback(self.pending.clear)
             yield
 
     def _on_call(self, name: str, module: Any, arguments: tuple[Any, ...], output: Tensor, final: Tensor) -> None:
         """Record a call: its arguments, the kernel's output, and the output after edits."""
-        if self.text and OTHER_MODALITIES.search(name):
+        if self.text and hf_attention.OTHER_MODALITIES.search(name):
             return
         q, k, v, mask, options, implementation = arguments
-        part = part_of(self.model, name, module)
+        part = hf_attention.part_of(self.model, name, module)
         layers = self.calls.setdefault(part, [])
-        call = call_of(module, q, k, v, mask, options, implementation, f"{part}.{len(layers)}", self.rules)
-        if not reproduces(call, output):
+        call = hf_attention.call_of(module, q, k, v, mask, options, implementation, f"{part}.{len(layers)}", self.rules)
+        if not hf_attention.reproduces(call, output):
             raise _not_plain_attention(module)
         layers.append(call)
         self.names.setdefault(part, []).append(name)
@@ -388,7 +367,7 @@ def _build_trace(
     model: PretrainedModel, recording: ForwardRecording, inputs: Inputs, request: TraceRequest, logits: Tensor
 ) -> Trace:
     parts = [part for part in PARTS if part in recording.calls]
-    numbers = {part: layer_numbers(recording.names[part]) for part in parts}
+    numbers = {part: hf_attention.layer_numbers(recording.names[part]) for part in parts}
     calls = {
         part: [replace(call, name=f"{part}.{i}") for i, call in zip(numbers[part], recording.calls[part], strict=True)]
         for part in parts
@@ -398,7 +377,7 @@ def _build_trace(
     partial_numbers = {part: layers for part, layers in numbers.items() if layers != tuple(range(len(layers)))}
     queries, keys = _sides(model, calls, inputs, request.tokenizer)
     main_part = "decoder" if parts[0] == "mixers" else parts[0]
-    more: dict[str, object] = {"kind": "encoder-decoder" if is_seq2seq(model) else main_part}
+    more: dict[str, object] = {"kind": "encoder-decoder" if hf_inputs.is_seq2seq(model) else main_part}
     if request.logits:
         more["logits"] = logits.float()
     # The last part of the path or repository that the model came from.
@@ -444,14 +423,14 @@ def _tokens_by_part(
     parts: Iterable[str],
 ) -> tuple[Sides, Sides]:
     """Return the tokens of queries and keys, by part; without a text (images, encoder states), the calls give the number."""
-    source = tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
+    source = hf_inputs.tokens_of(tokenizer, inputs) if "input_ids" in inputs else None
     if source is None:
         first = calls["encoder" if "encoder" in calls else next(iter(calls))][0]
-        source = [position_labels(model, inputs, first.k.shape[2])] * batch_size(inputs)
+        source = [hf_inputs.position_labels(model, inputs, first.k.shape[2])] * hf_inputs.batch_size(inputs)
     target, memory = source, source
-    if is_seq2seq(model):
-        target = tokens_of(tokenizer, inputs, "decoder_")
+    if hf_inputs.is_seq2seq(model):
+        target = hf_inputs.tokens_of(tokenizer, inputs, "decoder_")
     elif "cross" in calls:  # encoder states without a text
-        memory = [position_labels(model, {}, calls["cross"][0].k.shape[2])] * len(source)
+        memory = [hf_inputs.position_labels(model, {}, calls["cross"][0].k.shape[2])] * len(source)
     ahead = [tokens.ahead() for tokens in target]
     return sides_of(parts, source, target, ahead, memory)

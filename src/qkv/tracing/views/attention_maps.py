@@ -274,14 +274,8 @@ def is_flash_call(call: Call) -> bool:
     """True for scaled q·k in float32 on the CPU, with a causal mask or none: what the flash kernel computes."""
     has_plain_mask = isinstance(call.mask, Full) or (is_causal(call) and call.q.shape[2] == call.k.shape[2])
     has_plain_dtype = call.q.dtype == call.k.dtype == call.v.dtype == torch.float32 and call.q.device.type == "cpu"
-    return (
-        has_plain_mask
-        and has_plain_dtype
-        and call.bias is None
-        and call.softcap is None
-        and call.sinks is None
-        and 0 not in call.q.shape
-    )
+    has_options = any(option is not None for option in (call.bias, call.softcap, call.sinks))
+    return has_plain_mask and has_plain_dtype and not has_options and 0 not in call.q.shape
 
 
 def is_causal(call: Call) -> bool:

@@ -63,10 +63,8 @@ def save(trace: Trace, path: Path, *, half: bool = False) -> None:
             tensors |= {f"{name}.{what}": t for what, t in exact_tensors.items() if t is not None}
             descriptions.append(description)
         # Layers with equal descriptions, as in most models, are described once.
-        calls[part] = {
-            "layers": len(descriptions),
-            "each": descriptions[:1] if all(each == descriptions[0] for each in descriptions) else descriptions,
-        }
+        alike = all(description == descriptions[0] for description in descriptions)
+        calls[part] = {"layers": len(descriptions), "each": descriptions[:1] if alike else descriptions}
     for part, numbers in trace.numbers.items():
         calls[part]["numbers"] = list(numbers)
     tokens = {}
