@@ -476,7 +476,7 @@ def test_mistakes_are_reported_by_all(kind, work):
     for outcomes in work[1]:
         uneven, existing = outcomes[f"{kind} refused"]
         assert uneven == (
-            "a batch of 9 rows can't be shared evenly by 2 processes: choose a multiple of 2, such as --batch 8"
+            "a batch of 9 rows can't be shared evenly by 2 processes × accumulate=1: choose a multiple of 2, such as --batch 8"
         )
         assert "holds a run already" in existing
 

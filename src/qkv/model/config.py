@@ -12,7 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..i18n import Problem, _, all_of, nearest
-from .config_checks import MIXERS, MOST_LAYERS, check_kinds, check_limits, check_together, choose, layer_words
+from .config_checks import MIXERS, MOST_LAYERS, check_config, check_kinds, choose, layer_words
 from .mixture import LAYERS, Experts
 from .words import CHOICES, Activation, Bias, Head, Init, Kind, Norm, NormPlace, Position, Sides, Sinusoid
 
@@ -138,7 +138,7 @@ def group_settings(settings: Mapping[str, Any], own_names: Sequence[str]) -> Val
             valid_names = [
                 each for own_name in own_names for each in NAMES.get(own_name, {own_name: own_name}).values()
             ]
-            raise _unknown_setting(name, valid_names)
+            raise unknown_setting(name, valid_names)
     for group, values in changes.items():
         before = own.get(group) or {}
         own[group] = (before if isinstance(before, dict) else vars(read_group(group, before))) | values
@@ -164,17 +164,16 @@ def read_group(name: str, values: object) -> object:
     valid_names = [field.name for field in fields(kind)]
     for inner in values:
         if inner not in valid_names:
-            raise _unknown_setting(f"{name}.{inner}", [f"{name}.{each}" for each in valid_names])
+            raise unknown_setting(f"{name}.{inner}", [f"{name}.{each}" for each in valid_names])
     return kind(**values)
 
 
-def _unknown_setting(name: str, valid_names: list[str]) -> Problem:
+def unknown_setting(name: str, valid_names: list[str]) -> Problem:
+    """Return the error for a name that is not a setting, with the nearest name."""
     near = nearest(name, valid_names)
-    key = (
-        _("there is no setting {name!r}; did you mean {near!r}? All of them: {known}")
-        if near
-        else _("there is no setting {name!r}. All of them: {known}")
-    )
+    key = _("there is no setting {name!r}. All: {known}")
+    if near:
+        key = _("there is no setting {name!r}; did you mean {near!r}? All: {known}")
     return Problem(key, name=name, near=near, known=all_of(valid_names))
 
 
@@ -274,8 +273,7 @@ class Config:
         check_kinds(self, {})
         for group, names in NAMES.items():
             check_kinds(getattr(self, group), names)
-        check_limits(self)
-        check_together(self)
+        check_config(self)
 
     @property
     def read_vocab(self) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import groupby
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..attention.shapes import head_width
-from ..i18n import Problem, all_of, unknown
+from ..i18n import Problem, _, all_of, unknown
 from .words import Mixer
 
 if TYPE_CHECKING:
@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 MIXERS: tuple[Mixer, ...] = get_args(Mixer)  # of one layer
 STATES = ("retention", "mamba2", "delta")  # mixers with a state of fixed size instead of keys and values
 MOST_LAYERS = 10_000  # the deepest trained models have a thousand
-OTHER_LIMITS = ("window", "token_types", "dropout", "rotary_fraction")  # checked in check_limits
-
-
-def check_together(config: Config) -> None:
-    """Refuse settings that contradict each other."""
-    for check in (_mixers, _sides, _labels, _head, _blocks, _heads):
-        check(config)
+OTHER_LIMITS = ("window", "token_types", "dropout", "rotary_fraction")  # checked in _limits
 
 
 def check_kinds(settings: Any, names: Mapping[str, str]) -> None:
@@ -52,200 +46,189 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 1e300
 
 
-def check_limits(config: Config) -> None:
-    """Refuse values outside the limits of their setting."""
+Checks = Iterator[
+    tuple[bool, str]
+]  # whether settings are wrong, and the message, which names settings as Config.to_dict does
+
+
+def check_config(config: Config) -> None:
+    """Refuse values outside their limits, and settings that contradict each other. Each value is of the right kind."""
+    for checks in (_limits, _mixers, _rotary, _sides, _labels, _head, _blocks, _heads):
+        for is_wrong, message in checks(config):
+            if is_wrong:
+                raise Problem(message, **config.to_dict())
+
+
+def _limits(config: Config) -> Checks:
     for name in ("n_layer", "n_decoder_layer"):  # building a layer takes time, whatever its width
-        if (value := getattr(config, name)) is not None and not value <= MOST_LAYERS:
+        if (value := getattr(config, name)) is not None and value > MOST_LAYERS:
             raise Problem(
-                "{name} is {value}: {most} layers are the most that are built",
-                name=name,
-                value=repr(value),
-                most=MOST_LAYERS,
+                "{name} is {value}: {most} layers are the most that are built", name=name, value=value, most=MOST_LAYERS
             )
-    if config.window is not None and not _is_whole(config.window, 0):
-        raise Problem("window is {value}: give a whole number, 0 or more, or none", value=repr(config.window))
-    if not _is_whole(config.embedding.token_types, 0):
-        raise Problem(
-            "token_types is {value}: give a whole number, 0 for none", value=repr(config.embedding.token_types)
-        )
-    if not _is_number(config.dropout) or not 0 <= config.dropout < 1:
-        raise Problem("dropout is {value}: give a share from 0 up to, not including, 1", value=repr(config.dropout))
-    if not _is_number(config.rotary.fraction) or not 0 < config.rotary.fraction <= 1:
-        raise Problem("rotary_fraction is {value}: give a share above 0, 1 at most", value=repr(config.rotary.fraction))
+    is_window = config.window is None or _is_whole(config.window, 0)
+    yield not is_window, _("window is {window!r}: give a whole number, 0 or more, or none")
+    is_types = _is_whole(config.embedding.token_types, 0)
+    yield not is_types, _("token_types is {token_types!r}: give a whole number, 0 for none")
+    is_share = _is_number(config.dropout) and 0 <= config.dropout < 1
+    yield not is_share, _("dropout is {dropout!r}: give a share from 0 up to, not including, 1")
+    is_share = _is_number(config.rotary.fraction) and 0 < config.rotary.fraction <= 1
+    yield not is_share, _("rotary_fraction is {rotary_fraction!r}: give a share above 0, 1 at most")
     scaling: object = config.rotary.scaling
-    if scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling):
-        raise Problem(
-            'rotary_scaling is {value}: give none, or an object such as {{"kind": "linear", "factor": 2}}',
-            value=repr(scaling),
-        )
+    yield (
+        scaling is not None and not (isinstance(scaling, dict) and "kind" in scaling),
+        _('rotary_scaling is {rotary_scaling!r}: give none, or an object such as {{"kind": "linear", "factor": 2}}'),
+    )
 
 
-def _mixers(config: Config) -> None:
-    """Refuse settings that a mixer doesn't have."""
+def _mixers(config: Config) -> Checks:
     words = config.mixers
-    if "latent" in words and config.position not in ("rotary", "none", "learned", "sinusoidal"):
-        raise Problem(
-            "mixer 'latent' carries its own rotary key: position {position!r} can't be added to it",
-            position=config.position,
-        )
-    if (state := next((word for word in words if word in STATES), None)) is not None and config.kind != "decoder":
-        raise Problem(
+    yield (
+        "latent" in words and config.position not in ("rotary", "none", "learned", "sinusoidal"),
+        _("mixer 'latent' carries its own rotary key: position {position!r} can't be added to it"),
+    )
+    has_state = any(word in STATES for word in words)
+    yield (
+        has_state and config.kind != "decoder",
+        _(
             "mixer {mixer!r} reads from left to right and keeps no memory of another text: kind is {kind}; choose a "
-            "decoder, or mixer 'attention'",
-            mixer=state,
-            kind=config.kind,
-        )
-    if config.window is None and (config.window_layers != "window" or config.rotary.window_base is not None):
-        raise Problem("window_layers and window_base need layers with a window: set window, or leave them out")
+            "decoder, or mixer 'attention'"
+        ),
+    )
+    yield (
+        config.window is None and (config.window_layers != "window" or config.rotary.window_base is not None),
+        _("window_layers and window_base need layers with a window: set window, or leave them out"),
+    )
     _each = config.windows  # refuses an invalid pattern
     for name in ("n_kv_head", "window", "qk_norm", "attention_scale", "attention_gate", "softcap", "depth_scale"):
-        if name == "attention_scale" and "latent" in words:
-            continue
-        # A window of 0 is a window.
-        if "attention" not in words and getattr(config, name) is not None and getattr(config, name) is not False:
+        has_name = getattr(config, name) not in (None, False) or (name == "window" and config.window == 0)
+        if has_name and "attention" not in words and not (name == "attention_scale" and "latent" in words):
             raise Problem(
-                "mixer {mixer!r} has no {name}: leave it out, or choose mixer 'attention'",
-                mixer=words[0],
-                name=name,
+                "mixer {mixer!r} has no {name}: leave it out, or choose mixer 'attention'", mixer=words[0], name=name
             )
     for name in ("n_state_head", "state_head_width", "n_state_group"):
-        if state is None and getattr(config, name) is not None:
+        if not has_state and getattr(config, name) is not None:
             raise Problem(
                 "mixer {mixer!r} keeps no state, so it has no {name}: leave it out, or choose one of {known}",
                 mixer=config.mixer,
                 name=name,
                 known=all_of(STATES),
             )
-    if config.state.n_group is not None and "retention" in words:
-        raise Problem(
-            "the heads of retention share nothing: leave n_state_group={groups} out", groups=config.state.n_group
-        )
-    is_rotary = config.position == "rotary" and "attention" in words
-    if config.rotary.fraction != 1.0 and not is_rotary:
-        raise Problem(
-            "rotary_fraction={fraction} is the share of each head that rotary positions turn, and this model has none: "
-            "leave it out, or set position='rotary' and an attention layer",
-            fraction=config.rotary.fraction,
-        )
+    yield (
+        config.state.n_group is not None and "retention" in words,
+        _("the heads of retention share nothing: leave n_state_group={n_state_group} out"),
+    )
+
+
+def _rotary(config: Config) -> Checks:
+    fraction = config.rotary.fraction
+    if fraction == 1.0:
+        return
+    yield (
+        config.position != "rotary" or "attention" not in config.mixers,
+        _(
+            "rotary_fraction={rotary_fraction} is the share of each head that rotary positions turn, and this model has "
+            "none: leave it out, or set position='rotary' and an attention layer"
+        ),
+    )
     width = config.head_width or config.width // config.n_head
-    part = int(width * config.rotary.fraction)
-    if config.rotary.fraction != 1.0 and (part < 2 or part % 2):
+    part = int(width * fraction)
+    if part < 2 or part % 2:
         raise Problem(
             "rotary turns pairs: {width} × {fraction} is {turned} numbers; it must be even, 2 or more",
             width=width,
-            fraction=str(config.rotary.fraction),
+            fraction=str(fraction),
             turned=part,
         )
 
 
-def _sides(config: Config) -> None:
-    """Refuse settings of an encoder-decoder or an encoder for other kinds."""
-    for name, value, usual in (
-        ("n_decoder_layer", config.n_decoder_layer, None),
-        ("sides", config.embedding.sides, "shared"),
-        ("source_vocab", config.source_vocab, None),
-    ):
-        if value != usual and config.kind != "encoder-decoder":
+def _sides(config: Config) -> Checks:
+    for name, default in (("n_decoder_layer", None), ("sides", "shared"), ("source_vocab", None)):
+        if (value := getattr(config, name)) != default and config.kind != "encoder-decoder":
             raise Problem(
                 "{setting} tells the sides of an encoder-decoder apart: kind is {kind}, which has one; leave it out",
                 setting=f"{name}={value!r}",
                 kind=config.kind,
             )
-    if config.embedding.token_types and config.kind != "encoder":
-        raise Problem(
-            "token_types={types} belongs to an encoder: kind is {kind}, which has none; set 0",
-            types=config.embedding.token_types,
-            kind=config.kind,
-        )
+    yield (
+        config.embedding.token_types > 0 and config.kind != "encoder",
+        _("token_types={token_types} belongs to an encoder: kind is {kind}, which has none; set 0"),
+    )
 
 
-def _labels(config: Config) -> None:
-    """Check the labels, which head "classes" needs and other heads don't have."""
+def _labels(config: Config) -> Checks:
     labels, head = config.output.labels, config.output.head
-    if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
-        raise Problem('labels is {value}: give a list of names, such as ["bad", "good"]', value=repr(labels))
+    are_names = isinstance(labels, list | tuple) and all(isinstance(label, str) for label in labels)
+    yield not are_names, _('labels is {labels!r}: give a list of names, such as ["bad", "good"]')
     if head != "classes":
-        if labels:
-            raise Problem("labels belong to head 'classes': leave them out for head {head!r}", head=head)
+        yield len(labels) > 0, _("labels belong to head 'classes': leave them out for head {head!r}")
         return
-    if not labels:
-        raise Problem("head 'classes' needs labels: leave it out, or let  qkv train classify  set it")
-    if len(set(labels)) < max(len(labels), 2):
-        raise Problem("head 'classes' has the labels {labels}: give two or more, each once", labels=all_of(labels))
-    if not config.output.pooler and config.kind == "encoder":
-        raise Problem("head 'classes' reads what the pooler makes of a text: set pooler=true")
+    yield not labels, _("head 'classes' needs labels: leave it out, or let  qkv train classify  set it")
+    yield len({*labels}) < max(len(labels), 2), _("head 'classes' has the labels {labels}: give two or more, each once")
+    no_pooler = not config.output.pooler and config.kind == "encoder"
+    yield no_pooler, _("head 'classes' reads what the pooler makes of a text: set pooler=true")
 
 
-def _head(config: Config) -> None:
-    """Refuse settings that a head doesn't have."""
+def _head(config: Config) -> Checks:
     output = config.output
-    stateful = (("head='none'", output.head == "none"), ("head='classes'", output.head == "classes"))
-    for name, on in (*stateful, ("pooler=true", output.pooler)):
-        if on and config.kind != "encoder":
+    settings = {"pooler=true": output.pooler, f"head={output.head!r}": output.head in ("none", "classes")}
+    for setting, is_set in settings.items():
+        if is_set and config.kind != "encoder":
             raise Problem(
                 "{setting} belongs to an encoder, which gives states: kind is {kind}, which needs a head; leave it out",
-                setting=name,
+                setting=setting,
                 kind=config.kind,
             )
-    for name, on in (
-        ("head_bias", output.bias),
-        ("output_scale", output.scale != 1.0),
-        ("output_softcap", output.softcap is not None),
-    ):
-        if on and output.head != "linear":
+    for name, default in (("head_bias", False), ("output_scale", 1.0), ("output_softcap", None)):
+        if getattr(config, name) != default and output.head != "linear":
             raise Problem(
                 "{name} belongs to head 'linear': leave it out for head {head!r}", name=name, head=output.head
             )
+    yield from ()
 
 
-def _blocks(config: Config) -> None:
-    """Check feed-forwards, experts and parallel blocks."""
-    if any(word == "experts" for word in config.feed_forwards) and config.feed_forward == "none":
-        raise Problem("experts are feed-forwards: choose a feed_forward, it is 'none'")
-    if config.embedding.width is not None and (config.output.head != "linear" or config.kind == "encoder-decoder"):
-        raise Problem(
-            "embedding_width belongs to head 'linear' of one stack: head is {head!r} and kind {kind}; leave it out",
-            head=config.output.head,
-            kind=config.kind,
+def _blocks(config: Config) -> Checks:
+    output, no_feed_forward = config.output, config.feed_forward == "none"
+    has_experts = "experts" in config.feed_forwards  # refuses an invalid pattern
+    yield no_feed_forward and has_experts, _("experts are feed-forwards: choose a feed_forward, it is 'none'")
+    yield (
+        config.embedding.width is not None and (output.head != "linear" or config.kind == "encoder-decoder"),
+        _("embedding_width belongs to head 'linear' of one stack: head is {head!r} and kind {kind}; leave it out"),
+    )
+    yield (
+        no_feed_forward and config.hidden is not None,
+        _("feed_forward 'none' has no hidden layer: leave hidden={hidden} out"),
+    )
+    yield (
+        no_feed_forward and output.head == "mlm",
+        _("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'"),
+    )
+    if config.parallel:
+        has_cross = config.kind == "encoder-decoder"
+        yield has_cross, _("parallel blocks have no cross-attention, and kind is {kind}: leave it out")
+        is_pre = config.norm_place == "pre"
+        yield not is_pre, _("parallel blocks need norm_place 'pre', and it is {norm_place!r}: leave it out")
+        yield (
+            no_feed_forward,
+            _("parallel blocks have a feed-forward beside the attention: choose one, feed_forward is 'none'"),
         )
-    if config.feed_forward == "none":
-        if config.hidden is not None:
-            raise Problem("feed_forward 'none' has no hidden layer: leave hidden={hidden} out", hidden=config.hidden)
-        if config.output.head == "mlm":
-            raise Problem("head 'mlm' has the activation of the feed-forward: choose one, feed_forward is 'none'")
-    if config.parallel and config.kind == "encoder-decoder":
-        raise Problem("parallel blocks have no cross-attention, and kind is {kind}: leave it out", kind=config.kind)
-    if config.parallel and config.norm_place != "pre":
-        raise Problem(
-            "parallel blocks need norm_place 'pre', and it is {place!r}: leave it out",
-            place=config.norm_place,
-        )
-    if config.parallel and config.feed_forward == "none":
-        raise Problem("parallel blocks have a feed-forward beside the attention: choose one, feed_forward is 'none'")
 
 
-def _heads(config: Config) -> None:
-    """Check that heads divide the width, and the buckets of distances."""
+def _heads(config: Config) -> Checks:
     if config.head_width is None:
-        head_width(config.width, config.n_head)
-    if config.n_kv_head is not None and config.n_head % config.n_kv_head:
-        raise Problem(
-            "{heads} heads don't divide over n_kv_head={groups}: give a divisor",
-            heads=config.n_head,
-            groups=config.n_kv_head,
-        )
-    if config.relative.buckets < 4:
-        raise Problem(
-            "relative_buckets is {buckets}: give 4 or more, a near and a far one for each direction",
-            buckets=config.relative.buckets,
-        )
-    if config.position == "relative" and config.relative.distance <= config.relative.buckets // 2:
-        raise Problem(
-            "relative_distance is {distance}, but half of the {buckets} buckets are one distance each: give more "
-            "than that",
-            buckets=config.relative.buckets,
-            distance=config.relative.distance,
-        )
+        head_width(config.width, config.n_head)  # refuses heads that don't divide the width
+    no_groups = config.n_kv_head is not None and config.n_head % config.n_kv_head > 0
+    yield no_groups, _("{n_head} heads don't divide over n_kv_head={n_kv_head}: give a divisor")
+    yield (
+        config.relative.buckets < 4,
+        _("relative_buckets is {relative_buckets}: give 4 or more, a near and a far one for each direction"),
+    )
+    yield (
+        config.position == "relative" and config.relative.distance <= config.relative.buckets // 2,
+        _(
+            "relative_distance is {relative_distance}, but half of the {relative_buckets} buckets are one distance each: "
+            "give more than that"
+        ),
+    )
 
 
 def choose(what: str, word: object, among: tuple[object, ...]) -> None:

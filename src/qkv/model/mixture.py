@@ -8,7 +8,7 @@ qkv.i18n.Problem: experts.per_token is 9, but there are 8 experts: give 8 at mos
 from dataclasses import dataclass, fields
 from typing import get_args
 
-from ..i18n import Problem
+from ..i18n import Problem, _
 from .config_checks import check_kinds, choose
 from .words import FeedForwardKind, Score
 
@@ -35,28 +35,25 @@ class Experts:
     def __post_init__(self) -> None:
         choose("experts.score", self.score, get_args(Score))
         check_kinds(self, {field.name: f"experts.{field.name}" for field in fields(self)})
-        if self.count > MOST_EXPERTS:
-            raise Problem(
-                "experts.count is {count}: {most} are the most that are built", count=self.count, most=MOST_EXPERTS
-            )
-        if self.per_token > self.count:
-            raise Problem(
-                "experts.per_token is {each}, but there are {count} experts: give {count} at most",
-                each=self.per_token,
-                count=self.count,
-            )
         size = self.count // self.groups
-        if self.count % self.groups or (self.groups > 1 and self.score == "sigmoid" and size < 2):
-            raise Problem(
-                "{count} experts don't divide into {groups} groups: give a divisor, and two experts or more to each",
-                count=self.count,
-                groups=self.groups,
-            )
-        if not (self.groups_per_token <= self.groups and self.per_token <= self.groups_per_token * size):
-            raise Problem(
-                "a token's {each} experts can't come from {kept} of {groups} groups of {size}: give more groups per token",
-                each=self.per_token,
-                kept=self.groups_per_token,
-                groups=self.groups,
-                size=size,
-            )
+        has_pairs = self.groups == 1 or self.score == "softmax" or size > 1  # sigmoid ranks groups by two experts
+        for is_wrong, message in (
+            (self.count > MOST_EXPERTS, _("experts.count is {count}: {most} are the most that are built")),
+            (
+                self.per_token > self.count,
+                _("experts.per_token is {per_token}, but there are {count} experts: give {count} at most"),
+            ),
+            (
+                self.count % self.groups > 0 or not has_pairs,
+                _("{count} experts don't divide into {groups} groups: give a divisor, and two experts or more to each"),
+            ),
+            (
+                self.groups_per_token > self.groups or self.per_token > self.groups_per_token * size,
+                _(
+                    "a token's {per_token} experts can't come from {groups_per_token} of {groups} groups of {size}: give "
+                    "more groups per token"
+                ),
+            ),
+        ):
+            if is_wrong:
+                raise Problem(message, **vars(self), size=size, most=MOST_EXPERTS)

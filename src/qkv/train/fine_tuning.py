@@ -6,9 +6,9 @@ validation loss no longer falls. Its tokenizer is kept. Explicit settings overri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .. import text
 from ..formats.model_files import load
@@ -38,20 +38,7 @@ LORA_RATE = 10  # × the rate for LoRA, whose matrices start at 0
 BATCHES: dict[TaskName, int] = {"lm": 8, "mlm": 16, "translate": 16, "classify": 16}
 
 
-@dataclass(frozen=True)
-class Base:
-    """A model to fine-tune; `source` is what opens it again."""
-
-    source: str
-    model: Transformer
-    tokenizer: text.Tokenizer
-
-    def record(self) -> BaseRecord:
-        """Return the base as a run's config.json stores it."""
-        return {"place": self.source, "sha256": fingerprint(self.model)}
-
-
-def open_base(name: str, task: TaskName) -> Base:
+def open_base(name: str, task: TaskName) -> tuple[Transformer, text.Tokenizer]:
     """Open the model of a name, a folder, a .gguf file or a run. Refuse one that can't learn this task."""
     model, tokenizer = load(name)
     if tokenizer is None:
@@ -68,31 +55,22 @@ def open_base(name: str, task: TaskName) -> Base:
         )
     if task != "classify" and not model.config.predicts_words:
         raise Problem("{model} has no head that says words, so it can't learn {task}", model=name, task=task)
-    return Base(resolve_base(name), model, tokenizer)
-
-
-class FineTuning(NamedTuple):
-    """The model, settings, data and base weights of a fine-tuning run."""
-
-    config: Config
-    settings: Settings
-    data: DataRecord
-    base: BaseRecord
+    return model, tokenizer
 
 
 def prepare_fine_tuning(
     folder: Path, options: StartOptions, world: World, progress: Progress | None, why: list[Reason]
-) -> FineTuning:
+) -> tuple[Config, Settings, DataRecord, BaseRecord]:
     """Write the data and the base's tokenizer into the folder, choose settings, and append the reasons to `why`."""
     assert options.base is not None
     changes = run_changes(options.changes)
-    base = open_base(options.base, options.task)
-    config = base.model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
+    model, tokenizer = open_base(options.base, options.task)
+    config = model.config.replace(**{k: changes.pop(k) for k in ("dropout",) if k in changes})
     Settings(**changes)  # refuse wrong settings before the text is read
-    numbers = {"base": options.base, "parameters": f"{base.model.count():,}", "vocab": config.vocab}
+    numbers = {"base": options.base, "parameters": f"{model.count():,}", "vocab": config.vocab}
     rank = changes.get("lora")
     why.append(("why.base", numbers) if rank is None else ("why.lora", {**numbers, "rank": rank}))
-    data = prepare_data(options.task, folder, options.sources, base.tokenizer, progress, why)
+    data = prepare_data(options.task, folder, options.sources, tokenizer, progress, why)
     if data["kind"] == "labels":
         config = config.replace(head="classes", labels=tuple(data["labels"]), pooler=True)
         why.append(
@@ -105,7 +83,8 @@ def prepare_fine_tuning(
     why.append(settings_reason(settings, rows, changes))
     world.check(settings)
     check_machine(settings)
-    return FineTuning(config, settings, data, base.record())
+    base: BaseRecord = {"place": resolve_base(options.base), "sha256": fingerprint(model)}
+    return config, settings, data, base
 
 
 def run_changes(changes: Changes) -> Changes:

@@ -66,17 +66,16 @@ def train(
     settings: Settings,
     optimizers: Optimizers,
     *,
-    state: State | None = None,
-    world: World | None = None,
-    watch: Watch | None = None,
-    evaluate_first: bool = False,
-    report: Report = lambda line: None,
+    state: State | None,
+    world: World,
+    watch: Watch | None,
+    evaluate_first: bool,
+    report: Report,
 ) -> State:
     """Train from `state` (a checkpoint's, or the beginning) to the last step, and return the final state.
 
     `evaluate_first`: also evaluate, sample and save before the first step, for weights that were learned before.
     """
-    world = world or World()
     world.check(settings)
     forward = world.wrap(torch.compile(model) if settings.compile else model)
     state = {**BEGINNING, **(state or BEGINNING)}

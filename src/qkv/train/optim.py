@@ -81,13 +81,9 @@ def make_optimizers(model: nn.Module, settings: Settings) -> list[torch.optim.Op
         return torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=1e-10, fused=True)
 
     if settings.optimizer == "adamw":
-        decayed = [p for _, p in named if p.ndim >= 2]
-        plain = [p for _, p in named if p.ndim < 2]
-        groups = [
-            dict(params=decayed, lr=settings.lr, weight_decay=settings.weight_decay),
-            dict(params=plain, lr=settings.lr, weight_decay=0.0),
-        ]
-        optimizers = [adamw(groups)]
+        matrices, vectors = ([p for _, p in named if (p.ndim >= 2) == is_matrix] for is_matrix in (True, False))
+        decayed = dict(params=matrices, lr=settings.lr, weight_decay=settings.weight_decay)
+        optimizers = [adamw([decayed, dict(params=vectors, lr=settings.lr, weight_decay=0.0)])]
     else:
         matrices = [p for name, p in named if p.ndim == 2 and _in_block(name)]
         head = [p for name, p in named if name.startswith("head")]

@@ -38,7 +38,7 @@ from ..disk.run_folder import (
     read_state,
 )
 from ..formats.adapters import LowRank
-from ..i18n import Message, Problem, _, unknown
+from ..i18n import Message, Problem, unknown
 from ..model.layers import Block
 from ..model.transformer import Transformer
 from .checkpoint import Optimizers, load_checkpoint, load_shards, save_checkpoint, save_shards
@@ -70,15 +70,8 @@ class World:
         shares = self.size * settings.accumulate
         if settings.batch % shares:
             raise Problem(
-                _(
-                    "a batch of {batch} rows can't be shared evenly by {processes} processes: choose a multiple of "
-                    "{shares}, such as --batch {near}"
-                )
-                if settings.accumulate == 1
-                else _(
-                    "a batch of {batch} rows can't be shared evenly by {processes} processes × accumulate={accumulate}: "
-                    "choose a multiple of {shares}, such as --batch {near}"
-                ),
+                "a batch of {batch} rows can't be shared evenly by {processes} processes × accumulate={accumulate}: choose a "
+                "multiple of {shares}, such as --batch {near}",
                 batch=settings.batch,
                 processes=self.size,
                 accumulate=settings.accumulate,

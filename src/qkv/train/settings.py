@@ -4,9 +4,9 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, get_args
 
-from ..i18n import LARGEST, Problem, _, all_of, nearest, too_large, unknown
+from ..i18n import LARGEST, Problem, _, all_of, too_large, unknown
 from ..model.config import CHOICES as WORDS
-from ..model.config import NAMES, Config
+from ..model.config import NAMES, Config, unknown_setting
 from ..model.config_checks import STATES
 from ..model.presets import BERT_LAYOUT, PRESETS
 
@@ -19,8 +19,13 @@ Changes = dict[str, Any]  # settings of the model or of the run, by name
 TASKS: dict[TaskName, str] = {"lm": "decoder", "mlm": "encoder", "translate": "encoder-decoder"}  # -> kind of model
 FINE_TUNED: dict[TaskName, str] = {**TASKS, "classify": "encoder"}  # the same for fine-tuning
 CHOICES = {"optimizer": get_args(OptimizerName), "dtype": get_args(DtypeName), "lora_parts": get_args(LoraParts)}
-MOST_EVAL_BATCHES = 1_000_000
-LAST_SEED = 2**31 - 1  # the seed and the step's number share the 64 bits of a step's generator
+# Whole numbers and their least values.
+WHOLE_NUMBERS = dict.fromkeys(("steps", "batch", "eval_every", "eval_batches", "accumulate"), 1)
+WHOLE_NUMBERS |= dict.fromkeys(OPTIONAL := ("checkpoint_every", "row", "patience", "lora"), 1) | {
+    "warmup": 0,
+    "seed": 0,
+}
+LARGEST_VALUES = {"eval_batches": 1_000_000, "seed": 2**31 - 1}  # the seed and the number of a step share 64 bits
 
 
 @dataclass(frozen=True)
@@ -59,67 +64,39 @@ class Settings:
     before: tuple[tuple[int, int], ...] = ()  # earlier plans of an extended run: (until step, planned steps)
 
     def __post_init__(self) -> None:
-        def refuse(key: str, name: str, is_valid: bool, **more: int) -> None:
-            if not is_valid:
-                raise Problem(key, name=name, value=str(getattr(self, name)), **more)
-
         for name, value in asdict(self).items():
             if isinstance(value, int) and abs(value) > LARGEST:
                 raise too_large(name, value)
-        for name in ("steps", "batch", "eval_every", "eval_batches", "accumulate"):
-            refuse(_("{name} is {value}: give 1 or more"), name, _is_whole(getattr(self, name), 1))
-        refuse(
-            _("{name} is {value}: give a whole number from 1 to {last}"),
-            "eval_batches",
-            self.eval_batches <= MOST_EVAL_BATCHES,
-            last=MOST_EVAL_BATCHES,
-        )
-        for name in ("lr", "adam_lr", "weight_decay", "clip"):
-            refuse(_("{name} is {value}: give a number, 0 or more"), name, _is_number(getattr(self, name)))
-        for name, among in CHOICES.items():
-            if getattr(self, name) not in among:
-                raise unknown(name, getattr(self, name), among)
-        every = self.checkpoint_every
-        refuse(
-            _("checkpoint_every is {value}: give 1 or more steps"),
-            "checkpoint_every",
-            every is None or _is_whole(every, 1),
-        )
-        for name in ("row", "patience", "lora"):
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise unknown(name, getattr(self, name), choices)
+        for name, least in WHOLE_NUMBERS.items():
+            value, last = getattr(self, name), LARGEST_VALUES.get(name, LARGEST)
+            if not (_is_whole(value, least) and value <= last) and not (value is None and name in OPTIONAL):
+                key = _("{name} is {value}: give a whole number, {least} or more")
+                if name in OPTIONAL:
+                    key = _("{name} is {value}: give {least} or more, or none")
+                if name in LARGEST_VALUES:
+                    key = _("{name} is {value}: give a whole number from {least} to {last}")
+                raise Problem(key, name=name, value=str(value), least=least, last=last)
+
+        def refuse(name: str, is_wrong: bool, key: str) -> None:
+            if is_wrong:
+                raise Problem(key, name=name, value=str(getattr(self, name)))
+
+        for name in ("lr", "adam_lr", "weight_decay", "clip", "decay", "mask_share", "lora_alpha"):
             value = getattr(self, name)
-            refuse(_("{name} is {value}: give 1 or more, or none"), name, value is None or _is_whole(value, 1))
-        alpha = self.lora_alpha
+            is_number = _is_number(value) or (value is None and name == "lora_alpha")
+            refuse(name, not is_number, _("{name} is {value}: give a number, 0 or more"))
+        refuse("lora_alpha", self.lora_alpha == 0, _("{name} is {value}: give a number above 0"))
         refuse(
-            _("{name} is {value}: give a number above 0"),
-            "lora_alpha",
-            alpha is None or (_is_number(alpha) and alpha > 0),
+            "decay", self.decay > 1, _("decay is {value}: give the share of steps over which the rate falls, 0 to 1")
         )
-        refuse(
-            _("seed is {value}: give a whole number from 0 to {last}"),
-            "seed",
-            _is_whole(self.seed) and self.seed <= LAST_SEED,
-            last=LAST_SEED,
-        )
-        refuse(_("{name} is {value}: give a whole number, 0 or more"), "warmup", _is_whole(self.warmup))
-        refuse(
-            _("decay is {value}: give the share of the steps that the rate falls over, 0 to 1"),
-            "decay",
-            _is_number(self.decay) and self.decay <= 1,
-        )
-        refuse(
-            _("mask_share is {value}: give the share of words to hide, above 0 and up to 1"),
-            "mask_share",
-            _is_number(self.mask_share) and 0 < self.mask_share <= 1,
-        )
-        refuse(_("{name} is {value}: give true or false"), "compile", isinstance(self.compile, bool))
-        refuse(
-            _(
-                "before is {value}: give [[until, steps], …], as config.json keeps the earlier plans of a run that "
-                "was extended"
-            ),
-            "before",
-            _are_plans(self.before),
-        )
+        key = _("mask_share is {value}: give the share of words to hide, above 0 and up to 1")
+        refuse("mask_share", not 0 < self.mask_share <= 1, key)
+        refuse("compile", not isinstance(self.compile, bool), _("{name} is {value}: give true or false"))
+        key = _("before is {value}: give [[until, steps], …], the earlier plans of an extended run in config.json")
+        refuse("before", not _are_plans(self.before), key)
         object.__setattr__(self, "before", tuple((until, steps) for until, steps in self.before))  # JSON has lists
         if self.batch % self.accumulate:
             raise Problem(
@@ -188,11 +165,7 @@ def canonical_names(changes: Changes) -> Changes:
         named[NAMES.get(group, {}).get(inner, name)] = value
     for name in named:
         if name not in every and not name.startswith("experts."):
-            near = nearest(name, every)
-            key = _("there is no setting {name}. All: {words}")
-            if near:
-                key = _("there is no setting {name}; did you mean '{near}'? All: {words}")
-            raise Problem(key, name=repr(name), near=near, words=all_of(every))
+            raise unknown_setting(name, every)
     return named
 
 
