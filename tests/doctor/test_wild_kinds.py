@@ -709,3 +709,29 @@ def test_a_causal_layer_that_takes_padding_alone_has_no_triangle():
         "key_padding_mask=padding", "attn_mask=attn"
     )
     assert not checked(given, "SASRecBlock").findings
+
+
+CACHE_WITH_NAN = """
+class CachedAttention(nn.Module):
+    def __init__(self, width, n_head):
+        super().__init__()
+        self.n_head = n_head
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width, bias=False) for _ in range(4))
+
+    def forward(self, x, cache=None):
+        past = 0 if cache is None else cache[0].shape[2]
+        steps = torch.arange(past, past + x.shape[1])
+        q, k, v = (p(x).unflatten(-1, (self.n_head, -1)).transpose(1, 2) for p in (self.q, self.k, self.v))
+        if cache is not None:
+            k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+        allowed = torch.arange(k.shape[2]) <= steps[:, None]
+        scores = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).masked_fill(~allowed, float("-inf"))
+        heads = torch.softmax(scores, dim=1) @ v
+        return self.out(heads.transpose(1, 2).flatten(2)), (k, v)
+"""
+
+
+def test_a_cache_whose_outputs_are_nan_is_not_judged():
+    """Softmax over the heads gives NaN where all are masked; the check ended with an IndexError."""
+    report = checked(CACHE_WITH_NAN, "CachedAttention")
+    assert ids(report) == ["X3"]

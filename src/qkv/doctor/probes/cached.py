@@ -21,6 +21,7 @@ from .ways import BATCH, Way, batch_of, caches, given_back, way_of
 
 Array = np.ndarray
 NO_WAY = _("its cache: no way was found to hand it from one call to the next")
+NOT_FINITE = _("its cache: the output has NaN, so that its numbers can't be compared")
 
 
 def examine(case: Case) -> None:
@@ -76,6 +77,9 @@ def examine(case: Case) -> None:
     if ones is None:
         case.stopped("cache", refused) if refused else case.miss("cache", NO_WAY)
         return
+    if not np.isfinite(ones).all() or not np.isfinite(reference).all():
+        case.miss("cache", NOT_FINITE)
+        return
     case.checked.append("cache")
     change = _difference(ones, reference)
     if change > 1e-5:
@@ -111,6 +115,9 @@ def _stream(case: Case, way: Way) -> None:
         return
     if ones is None or pieces is None or whole is None or not _driven(case, way, few["x"], ones, True):
         case.miss("cache", NO_WAY)
+        return
+    if not all(np.isfinite(output).all() for output in (ones, pieces, whole)):
+        case.miss("cache", NOT_FINITE)
         return
     case.checked.append("cache")
     if (change := _difference(pieces, whole)) > 1e-5 and _difference(ones, whole) < 1e-5:
