@@ -148,7 +148,7 @@ def pairs(seed: int, count: int, fonts: list[str] = KNOWN) -> Iterator[tuple[np.
     dice = np.random.default_rng(seed)
     for _ in range(count):
         drawn = picture(dice, fonts)
-        yield picture_tokens.small(picture_tokens.cut(drawn.shades)), drawn
+        yield picture_tokens.downscale(picture_tokens.crop(drawn.shades)), drawn
 
 
 def words() -> Tokenizer:
@@ -157,7 +157,7 @@ def words() -> Tokenizer:
         {cut for each in THINGS.values() for words in each for cut in re.findall(WORD, words)} | {" and", "和"}
     )
     told += [f" {word}" for word in ("a", "an")]  # of the second thing
-    names = [*picture_tokens.SIGNS, *picture_tokens.TOLD_IN.values(), *told]
+    names = [*picture_tokens.SIGNS, *picture_tokens.LANGUAGE_SIGNS.values(), *told]
     library = Library(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(f"{WORD}|."), "isolated")
     library.decoder = decoders.Fuse()
@@ -241,7 +241,7 @@ def both(pixels: np.ndarray, drawn: Drawn) -> list[tuple[str, str]]:
     """What the captioner reads and should say, in both languages."""
     return [
         (picture_tokens.source(pixels, lang), told)
-        for lang, told in zip(picture_tokens.TOLD_IN, drawn.told, strict=True)
+        for lang, told in zip(picture_tokens.LANGUAGE_SIGNS, drawn.told, strict=True)
     ]
 
 
@@ -259,7 +259,7 @@ def on_its_thing(model: Any, tokenizer: Any, pixels: np.ndarray, drawn: Drawn) -
     """The mean share of a noun's attention, as `qkv caption` shows it, in the box around its thing; and that box's share of
     the picture, which even attention would give."""
     found = []
-    for lang in picture_tokens.TOLD_IN:
+    for lang in picture_tokens.LANGUAGE_SIGNS:
         told = caption(model, tokenizer, pixels, lang).words
         for noun, box in zip(NOUNS, drawn.boxes(pixels), strict=True):
             if noun < len(told):

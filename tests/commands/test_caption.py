@@ -80,7 +80,7 @@ def test_the_numbers_are_those_of_the_trace(files, call):
 
 def test_each_noun_attends_to_its_own_shape(files):
     model, tokenizer = qkv.load(DEMO)
-    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(files / "two.jpg")))
+    pixels = picture_tokens.downscale(picture_tokens.crop(picture_tokens.read(files / "two.jpg")))
     for lang, nouns in (("en", ("seven", "square")), ("zh", ("七", "方形"))):
         result = caption(model, tokenizer, pixels, lang)
         left_patches, right_patches = (word.patches for word in result.words if word.word in nouns)
@@ -129,7 +129,7 @@ def test_distance_between_shapes_does_not_change_the_caption(files, call):
 @pytest.mark.parametrize("colour", ["true", "256", "none"])
 def test_in_a_terminal_every_word_has_its_picture(colour, files):
     model, tokenizer = qkv.load(DEMO)
-    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(files / "ring.png")))
+    pixels = picture_tokens.downscale(picture_tokens.crop(picture_tokens.read(files / "ring.png")))
     content = caption(model, tokenizer, pixels, "en")
     picture = drawing.terminal(pixels, content, colour=colour, columns=110)
     bare = re.sub("\x1b\\[[0-9;]*m", "", picture).splitlines()

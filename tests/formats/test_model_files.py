@@ -18,7 +18,7 @@ from qkv.formats import model_files, tensor_files
 from qkv.i18n import Problem
 from qkv.library import store
 from qkv.text import Bytes
-from qkv.text.token_bytes import LETTERS
+from qkv.text.library_tokenizer import LETTERS
 
 from .cases import SHAPES, make, words
 from .files import hf_model, rounded, write_ctranslate2, write_gguf

@@ -170,7 +170,7 @@ def open_picture(folder: Path, file: Path) -> None:
     """What `qkv caption` does before the model reads it."""
     from qkv.text import picture_tokens
 
-    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(file)))
+    pixels = picture_tokens.downscale(picture_tokens.crop(picture_tokens.read(file)))
     assert len(picture_tokens.source(pixels, "zh")) == 1 + picture_tokens.ROWS * picture_tokens.COLUMNS
 
 
@@ -220,7 +220,7 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
 def make_gguf(folder: Path) -> None:
     """Two ways of writing weights, three of cutting text, and architectures with settings of their own."""
-    from qkv.text.token_bytes import LETTERS
+    from qkv.text.library_tokenizer import LETTERS
     from tests.formats.files import hf_model, write_gguf
 
     def pieces(writer: Any) -> None:

@@ -142,26 +142,29 @@ def test_what_is_not_obeyed_is_named(name, tmp_path):
 
 def test_every_setting_of_transformers_is_obeyed_named_or_silent():
     known = {name for name in vars(GenerationConfig()) if name != "_original_object_hash"}
-    assert known <= {*generation_defaults.READERS, *generation_defaults.NEUTRAL, *generation_defaults.SILENT}, known - {
-        *generation_defaults.READERS,
-        *generation_defaults.NEUTRAL,
-    }
+    assert known <= {*generation_defaults.READERS, *generation_defaults.NEUTRAL, *generation_defaults.IRRELEVANT}, (
+        known
+        - {
+            *generation_defaults.READERS,
+            *generation_defaults.NEUTRAL,
+        }
+    )
 
 
 @pytest.mark.filterwarnings("error::qkv.i18n.Notice")
 def test_defaults_and_what_changes_nothing_are_no_news(tmp_path):
     defaults = GenerationConfig()._get_default_generation_params()
     made = load(folder(tmp_path, **defaults | dict(max_new_tokens=9, typical_p=0.5)))  # nothing is drawn
-    assert made.habits.plain and made.habits.sampling() == {"temperature": 0.0}
+    assert made.habits.is_unrestricted and made.habits.sampling() == {"temperature": 0.0}
 
 
 def test_config_json_is_asked_where_there_is_no_generation_config(tmp_path):
     Bytes.make(special=["eos"]).save(tmp_path)
     told = dict(model_type="bart", forced_eos_token_id=256, num_beams=4, hidden_size=9, typical_p=0.5)
     (tmp_path / "config.json").write_text(json.dumps(told), encoding="utf-8")
-    assert load(tmp_path).habits == generation_defaults.Habits(forced_eos_token_id=(256,), num_beams=4)
+    assert load(tmp_path).habits == generation_defaults.GenerationDefaults(forced_eos_token_id=(256,), num_beams=4)
     folder(tmp_path, min_length=3)
-    assert load(tmp_path).habits == generation_defaults.Habits(min_length=3)
+    assert load(tmp_path).habits == generation_defaults.GenerationDefaults(min_length=3)
 
 
 def test_the_command_line_draws_as_the_files_say_and_says_so(tmp_path, capsys):

@@ -25,13 +25,13 @@ def serving(repositories, gated=(), cut=(), changed=None):
     Files of `gated` are shown to nobody. Of `cut` half of each large file is sent, and nothing more however often one
     asks. `changed` is a dict of {file: function of its content} that says what is sent of small files instead.
     """
-    asked = []
-    handler = partial(_Handler, repositories, frozenset(gated), frozenset(cut), changed or {}, asked)
+    requests = []
+    handler = partial(_Handler, repositories, frozenset(gated), frozenset(cut), changed or {}, requests)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
+            yield f"http://127.0.0.1:{server.server_port}", requests
         finally:
             server.shutdown()
             thread.join()
@@ -50,8 +50,14 @@ def _git_sha1(content):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def __init__(self, repositories, gated, cut, changed, asked, *more):
-        self.repositories, self.gated, self.cut, self.changed, self.asked = repositories, gated, cut, changed, asked
+    def __init__(self, repositories, gated, cut, changed, requests, *more):
+        self.repositories, self.gated, self.cut, self.changed, self.requests = (
+            repositories,
+            gated,
+            cut,
+            changed,
+            requests,
+        )
         super().__init__(*more)
 
     def log_message(self, *_):
@@ -65,11 +71,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self):
         path = unquote(urlsplit(self.path).path)
-        self.asked.append(f"{self.command} {path}")
+        self.requests.append(f"{self.command} {path}")
         if info := re.fullmatch(r"/api/models/([^/]+/[^/]+)(/revision/(.+))?", path):
             self._info(info[1], info[3] or "main")
-        elif wanted := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-            self._resolve(wanted[1], wanted[3])
+        elif file := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            self._resolve(file[1], file[3])
         elif blob := re.fullmatch(r"/blobs/([^/]+/[^/]+)/([0-9a-f]{64})", path):
             self._blob(blob[1], blob[2])
         else:
@@ -83,18 +89,18 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"})
         siblings = []
         for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-            told = {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size}
-            told["blobId"] = _git_sha1(file.read_bytes())
+            entry = {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size}
+            entry["blobId"] = _git_sha1(file.read_bytes())
             if file.suffix in LARGE:  # its blob is a note of where it lies
-                told["blobId"] = _git_sha1(b"oid sha256:" + _sha256(file).encode())
-                told["lfs"] = {"sha256": _sha256(file), "size": file.stat().st_size, "pointerSize": 130}
-            siblings.append(told)
+                entry["blobId"] = _git_sha1(b"oid sha256:" + _sha256(file).encode())
+                entry["lfs"] = {"sha256": _sha256(file), "size": file.stat().st_size, "pointerSize": 130}
+            siblings.append(entry)
         about = {"_id": "0", "id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "downloads": 0}
         gated = "manual" if name in self.gated else False
         self._send(200, {}, json.dumps(about | {"siblings": siblings, "gated": gated}).encode())
 
-    def _resolve(self, name, wanted):
-        file = Path(self.repositories.get(name, ".")) / wanted
+    def _resolve(self, name, filename):
+        file = Path(self.repositories.get(name, ".")) / filename
         if name in self.gated:
             message = f"Access to model {name} is restricted. You must be authenticated to access it."
             return self._send(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": message})
@@ -103,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         commit = {"X-Repo-Commit": COMMIT}
         if file.suffix not in LARGE:
             content = file.read_bytes()
-            sent = self.changed.get(wanted, lambda content: content)(content)
+            sent = self.changed.get(filename, lambda content: content)(content)
             return self._send(200, commit | {"ETag": f'"{_git_sha1(content)}"'}, sent)
         sha256, size = _sha256(file), str(file.stat().st_size)
         away = f"http://localhost:{self.server.server_port}"  # another host than 127.0.0.1: it gets no token

@@ -58,10 +58,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 def failing(times, status, page, headers=()):
     """A page that responds with an error status some times, then as it should."""
-    left = iter(range(times))
+    errors = iter(range(times))
 
     def respond(handler):
-        if next(left, None) is None:
+        if next(errors, None) is None:
             handler.respond(200, page)
         else:
             handler.respond(status, b"not now", headers)
@@ -71,18 +71,18 @@ def failing(times, status, page, headers=()):
 
 def cut(page, resumable=True, times=10**9):
     """A page whose connection closes after half of what is left, some times; with and without ranges."""
-    left = iter(range(times))
+    interruptions = iter(range(times))
 
     def respond(handler):
-        asked = handler.headers.get("Range", "bytes=0-")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if resumable else 0
+        byte_range = handler.headers.get("Range", "bytes=0-")
+        start = int(byte_range.removeprefix("bytes=").rstrip("-")) if resumable else 0
         rest = page[start:]
         handler.send_response(206 if start else 200)
         if start:
             handler.send_header("Content-Range", f"bytes {start}-{len(page) - 1}/{len(page)}")
         handler.send_header("Content-Length", str(len(rest)))
         handler.end_headers()
-        handler.wfile.write(rest if next(left, None) is None else rest[: len(rest) // 2])
+        handler.wfile.write(rest if next(interruptions, None) is None else rest[: len(rest) // 2])
         handler.close_connection = True
 
     return respond

@@ -23,10 +23,10 @@ TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory):
+def repositories(tmp_path_factory):
     """Repositories of the stand-in: a chat model in shards, a lone file with much beside it, and some that fail."""
-    place = tmp_path_factory.mktemp("hub")
-    sharded, single = _chat_model(place / "sharded", "100KB"), _chat_model(place / "single", "5GB")
+    root = tmp_path_factory.mktemp("hub")
+    sharded, single = _chat_model(root / "sharded", "100KB"), _chat_model(root / "single", "5GB")
     assert len(list(sharded.glob("model-*-of-*.safetensors"))) > 1 and (single / "model.safetensors").is_file()
     for name in ("consolidated.safetensors", "pytorch_model.bin", "model.gguf", "run.py", "onnx/model.safetensors"):
         (single / name).parent.mkdir(exist_ok=True)
@@ -35,10 +35,10 @@ def hall(tmp_path_factory):
         "pickles": ("config.json", "pytorch_model.bin"),
         "adapter": ("adapter_model.safetensors",),
     }.items():
-        (place / name).mkdir()
+        (root / name).mkdir()
         for file in files:
-            (place / name / file).write_bytes(b"{}")
-    return {f"owner/{folder.name}": folder for folder in place.iterdir()} | {
+            (root / name / file).write_bytes(b"{}")
+    return {f"owner/{folder.name}": folder for folder in root.iterdir()} | {
         "owner/gated": single,
         "owner/changed": single,
         "owner/cut": sharded,
@@ -66,56 +66,58 @@ def _chat_model(folder, shards):
     return folder
 
 
-def knowing(place, home):
+def environment(address, home):
     """The environment of a process that knows no hub but this one, and no proxy between this machine and itself."""
-    kept = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS", "SYSTEMROOT") if name in os.environ}
-    own = {"HF_ENDPOINT": place, "QKV_HOME": str(home), "HF_HOME": str(home / "theirs"), "NO_PROXY": "*"}
-    return kept | own
+    inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS", "SYSTEMROOT") if name in os.environ}
+    own = {"HF_ENDPOINT": address, "QKV_HOME": str(home), "HF_HOME": str(home / "theirs"), "NO_PROXY": "*"}
+    return inherited | own
 
 
-def call(place, home, *arguments):
+def call(address, home, *arguments):
     """What a verb prints, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "qkv", *arguments], capture_output=True, encoding="utf-8", env=knowing(place, home)
+        [sys.executable, "-m", "qkv", *arguments], capture_output=True, encoding="utf-8", env=environment(address, home)
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.usefixtures("warm")
-def test_a_chat_model_in_shards_is_fetched_and_speaks_as_transformers_does(hall, tmp_path):
+def test_a_sharded_chat_model_is_fetched_and_generates_as_transformers_does(repositories, tmp_path):
     name = "hf:owner/sharded"
-    with hub.serving(hall) as (place, asked):
-        told = call(place, tmp_path, "models", "get", name)
+    with hub.serving(repositories) as (address, requests):
+        output = call(address, tmp_path, "models", "get", name)
         folder = tmp_path / "model" / "hf" / "owner--sharded"
-        assert str(folder) in told and f"HEAD /owner/sharded/resolve/{hub.COMMIT}/chat_template.jinja" in asked
-        there = {f.name: f.read_bytes() for f in hall["owner/sharded"].iterdir()}
-        assert {f.name: f.read_bytes() for f in folder.iterdir()} == there
-        asked.clear()
-        assert str(folder) in call(place, tmp_path, "models", "get", name) and not asked, "it is here already"
+        assert str(folder) in output and f"HEAD /owner/sharded/resolve/{hub.COMMIT}/chat_template.jinja" in requests
+        files = {f.name: f.read_bytes() for f in repositories["owner/sharded"].iterdir()}
+        assert {f.name: f.read_bytes() for f in folder.iterdir()} == files
+        requests.clear()
+        assert str(folder) in call(address, tmp_path, "models", "get", name) and not requests, "it is here already"
     # The hub is gone: what was fetched is all that is needed.
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(hall["owner/sharded"])
-    tokenizer = transformers.AutoTokenizer.from_pretrained(hall["owner/sharded"])
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(repositories["owner/sharded"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(repositories["owner/sharded"])
     chat = tokenizer.apply_chat_template(
         [{"role": "user", "content": "Hi"}], add_generation_prompt=True, tokenize=False
     )
     for verb, prompt, text in (("chat", chat, "Hi"), ("generate", "Hi", "Hi")):
         ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False)
         more = theirs.generate(**ids, max_new_tokens=12, do_sample=False)[0, ids.input_ids.shape[1] :]
-        said = call(place, tmp_path, verb, text, "--model", name, "--most", "12", "--temperature", "0", "--quiet")
+        written = call(address, tmp_path, verb, text, "--model", name, "--most", "12", "--temperature", "0", "--quiet")
         expected = tokenizer.decode(more, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        assert said == ("Hi" if verb == "generate" else "") + plain(expected) + "\n"
+        assert written == ("Hi" if verb == "generate" else "") + plain(expected) + "\n"
 
 
-def test_only_what_is_read_is_fetched(hall, tmp_path):
-    with hub.serving(hall) as (place, asked):
-        call(place, tmp_path, "models", "get", "hf:owner/single", f"hf:owner/single@{hub.COMMIT}")
+def test_only_what_is_read_is_fetched(repositories, tmp_path):
+    with hub.serving(repositories) as (address, requests):
+        call(address, tmp_path, "models", "get", "hf:owner/single", f"hf:owner/single@{hub.COMMIT}")
     for name in ("owner--single", f"owner--single@{hub.COMMIT}"):
         assert {file.name for file in (tmp_path / "model" / "hf" / name).iterdir()} == {
             *("config.json", "generation_config.json", "model.safetensors"),
             *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
         }
-    assert not [each for each in asked if "/api/" not in each and re.search(r"\.bin|\.py|onnx|consolidated|gguf", each)]
+    assert not [
+        each for each in requests if "/api/" not in each and re.search(r"\.bin|\.py|onnx|consolidated|gguf", each)
+    ]
 
 
 FAILURES = {
@@ -130,17 +132,17 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", slow_except(["nothing", "gated", "changed", "cut"], FAILURES))
-def test_what_the_hub_does_not_give_is_told_and_nothing_is_left(hall, tmp_path, name):
+def test_failures_of_the_hub_are_reported_and_leave_nothing(repositories, tmp_path, name):
     changed = {"chat_template.jinja": lambda content: content.replace(b"role", b"evil")}  # of the same size
-    with hub.serving(hall, gated=["owner/gated"], cut=["owner/cut"], changed=changed) as (place, _):
-        _fails(place, tmp_path, f"hf:owner/{name}", FAILURES[name])
+    with hub.serving(repositories, gated=["owner/gated"], cut=["owner/cut"], changed=changed) as (address, _):
+        _fails(address, tmp_path, f"hf:owner/{name}", FAILURES[name])
 
 
-def test_without_a_network_it_says_so(tmp_path):
+def test_a_missing_network_is_reported(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # taken, and nobody listens
-        says = ("the hub cannot be reached", "连不上 hub")
-        _fails(f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path, "hf:owner/single", says)
+        messages = ("the hub cannot be reached", "连不上 hub")
+        _fails(f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path, "hf:owner/single", messages)
 
 
 # Both languages in one process, since most of the time goes to imports; and nobody waits between the library's retries.
@@ -152,11 +154,11 @@ sys.exit(max(main(["models", "get", sys.argv[1], "--lang", lang]) for lang in ("
 """
 
 
-def _fails(place, home, name, says):
+def _fails(address, home, name, messages):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, name], capture_output=True, encoding="utf-8", env=knowing(place, home)
+        [sys.executable, "-c", SCRIPT, name], capture_output=True, encoding="utf-8", env=environment(address, home)
     )
     english, chinese = done.stderr.splitlines()
-    assert done.returncode == 2 and done.stdout == "" and says[0] in english and says[1] in chinese, done.stderr
+    assert done.returncode == 2 and done.stdout == "" and messages[0] in english and messages[1] in chinese, done.stderr
     files = [f for f in home.rglob("*") if f.is_file() and "theirs" not in f.parts]  # what the library keeps is its own
     assert files == []

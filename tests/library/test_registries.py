@@ -47,7 +47,7 @@ def test_without_settings_the_public_registries_are_used(settings):
     assert settings(registry=npm_registry).indexes == (NPM_DEFAULT,)
 
 
-def test_the_public_index_is_the_one_that_pip_names(monkeypatch, tmp_path):
+def test_the_public_index_is_that_of_pip(monkeypatch, tmp_path):
     from pip._internal.models.index import PyPI
 
     assert default_python_index() == PyPI.simple_url, "of the pip that is installed"
@@ -69,7 +69,7 @@ def test_the_public_index_is_the_one_that_pip_names(monkeypatch, tmp_path):
         (None, "npm is not installed"),
     ],
 )
-def test_the_public_npm_registry_is_the_one_that_npm_states(script, sentence, monkeypatch, tmp_path):
+def test_the_public_npm_registry_is_that_of_npm(script, sentence, monkeypatch, tmp_path):
     if script is not None:
         (tmp_path / "npm").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "npm").chmod(0o755)
@@ -99,7 +99,7 @@ def test_of_pips_files_the_nearest_wins(settings, home):
     assert settings(PIP_INDEX_URL="https://variable").indexes == ("https://variable",)
 
 
-def test_all_that_pip_can_be_told(settings):
+def test_all_settings_of_pip(settings):
     text = """
 [global]
 index_url = https://first/simple

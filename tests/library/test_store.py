@@ -96,7 +96,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "home"
 
 
-def brings(archive, name="tiny_book-1.0-py3-none-any.whl"):
+def fetch_of(archive, name="tiny_book-1.0-py3-none-any.whl"):
     """A fetch that needs no network, and counts how often it was asked."""
 
     def fetch(package, folder, progress):
@@ -113,7 +113,7 @@ def never(package, folder, progress):
     raise AssertionError("it is in the cache: nothing may be fetched")
 
 
-def left_behind(home):
+def remaining_files(home):
     """All that is in the cache, but for the notes on what it should hold."""
     files = (file for file in home.rglob("*") if file.is_file() and file.name != file_hashes.NAME)
     return sorted(str(file.relative_to(home)) for file in files)
@@ -122,8 +122,8 @@ def left_behind(home):
 def test_a_full_disk_leaves_no_scraps(home):
     with ExitStack() as stack:
 
-        def fetch(*given):
-            file = brings(WHEEL)(*given)
+        def fetch(*arguments):
+            file = fetch_of(WHEEL)(*arguments)
             stack.enter_context(full_disk(10))  # room for the archive, and for nothing that is in it
             return file
 
@@ -142,44 +142,44 @@ def test_a_full_disk_leaves_no_scraps(home):
     [("book", WHEEL, TEXT), ("zipped", SDIST, TEXT), ("pairs", WHEEL, PAIRS)],
     ids=["a file of a wheel", "a gzip of an sdist", "pairs from a table"],
 )
-def test_fetched_verified_kept_and_removed(name, archive, content, home):
-    told = []
+def test_a_named_item_is_fetched_verified_and_removed(name, archive, content, home):
+    reports = []
     assert store.path(name) is None and not home.exists(), "looking fetches nothing and makes nothing"
-    file = store.get(name, progress=lambda done, total: told.append((done, total)), fetch=brings(archive))
-    assert file.read_bytes() == content and told[-1] == (len(archive), len(archive))
+    file = store.get(name, progress=lambda done, total: reports.append((done, total)), fetch=fetch_of(archive))
+    assert file.read_bytes() == content and reports[-1] == (len(archive), len(archive))
     assert store.path(name) == file == store.get(name, fetch=never), "the second time it is there, offline too"
-    assert left_behind(home) == [str(file.relative_to(home))], "no scraps"
+    assert remaining_files(home) == [str(file.relative_to(home))], "no scraps"
     assert store.remove(name) == len(content) and store.remove(name) == 0, "it says what was freed"
-    assert store.path(name) is None and left_behind(home) == []
+    assert store.path(name) is None and remaining_files(home) == []
 
 
 def test_several_files_are_a_folder():
-    folder = store.get("both", fetch=brings(WHEEL))
+    folder = store.get("both", fetch=fetch_of(WHEEL))
     assert folder.is_dir() and {file.name for file in folder.iterdir()} == {"book.txt", "pairs.tsv"}
 
 
 @pytest.mark.parametrize("name", ["book", "both"])
 def test_a_file_that_was_changed_is_not_used_and_can_be_fetched_again(name, home):
     """At the same size too; what was looked at before is not read again, unless it is asked for."""
-    place = store.get(name, fetch=brings(WHEEL))
-    file = place if place.is_file() else place / "book.txt"
+    path = store.get(name, fetch=fetch_of(WHEEL))
+    file = path if path.is_file() else path / "book.txt"
     old, raw = file.stat(), bytearray(TEXT)
     raw[5] ^= 1
     file.write_bytes(raw)
     os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns + 10**9))
     assert store.path(name) is None and store.changed(name) == [file]
     assert re.search(rf"no longer what was fetched.*`qkv data get {name}`", str(store.absent(name)))
-    fetch = brings(WHEEL)
-    assert store.get(name, fetch=fetch) == place and fetch.calls == 1 and file.read_bytes() == TEXT
+    fetch = fetch_of(WHEEL)
+    assert store.get(name, fetch=fetch) == path and fetch.calls == 1 and file.read_bytes() == TEXT
     state = file.stat()
     file.write_bytes(raw)
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))  # by somebody who hides it
-    assert store.path(name) == place and store.changed(name, again=True) == [file]
+    assert store.path(name) == path and store.changed(name, again=True) == [file]
     file.write_bytes(TEXT)
     os.utime(file, ns=(0, 0))  # touched, but the same
-    assert store.path(name) == place and store.changed(name, again=True) == []
+    assert store.path(name) == path and store.changed(name, again=True) == []
     (home / file_hashes.NAME).write_text("{", encoding="utf-8")
-    assert store.path(name) == place
+    assert store.path(name) == path
 
 
 def test_models_verify(home, monkeypatch, capsys):
@@ -187,16 +187,16 @@ def test_models_verify(home, monkeypatch, capsys):
 
     monkeypatch.setattr(store, "ITEMS", (replace(BOOK, kind="model"), replace(BOTH, kind="model")))
     assert main(["models", "verify"]) == 2 and "there is no downloaded model to verify" in capsys.readouterr().err
-    file = store.get("book", fetch=brings(WHEEL))
-    folder = store.get("both", fetch=brings(WHEEL))
+    file = store.get("book", fetch=fetch_of(WHEEL))
+    folder = store.get("both", fetch=fetch_of(WHEEL))
     assert main(["models", "verify"]) == 0
     assert re.findall(r"^(\w+): (\d) files", capsys.readouterr().out, re.M) == [("book", "1"), ("both", "2")]
     state = (folder / "pairs.tsv").stat()
     (folder / "pairs.tsv").write_bytes(PAIRS[::-1])
     os.utime(folder / "pairs.tsv", ns=(state.st_atime_ns, state.st_mtime_ns))
     assert main(["models", "verify", "both", "book"]) == 2
-    said = capsys.readouterr()
-    assert "book: 1 files" in said.out and "pairs.tsv is no longer what was fetched" in said.err
+    output = capsys.readouterr()
+    assert "book: 1 files" in output.out and "pairs.tsv is no longer what was fetched" in output.err
     assert main(["models", "verify", "nested"]) == 2
     store.remove("book")
     assert not file.exists() and main(["models", "verify", "book"]) == 2
@@ -206,15 +206,15 @@ def test_models_verify(home, monkeypatch, capsys):
 def test_an_archive_inside_the_archive_is_opened_once_and_verified(home, monkeypatch):
     opened, member = [], store._member
     monkeypatch.setattr(store, "_member", lambda archive, name: opened.append(name) or member(archive, name))
-    folder = store.get("nested", fetch=brings(BOXED, "tiny_book-1.0.tar.gz"))
+    folder = store.get("nested", fetch=fetch_of(BOXED, "tiny_book-1.0.tar.gz"))
     assert (folder / "book.txt").read_bytes() == TEXT and (folder / "other.txt").read_bytes() == b"other"
     assert opened == [INNER.inside, "box/deep/book.txt", "box/other.txt"]
-    assert len(left_behind(home)) == 2
+    assert len(remaining_files(home)) == 2
     assert store.remove("nested") == len(TEXT) + 5
 
 
 @pytest.mark.parametrize("change", ["hash", "size"])
-def test_a_wrong_inner_archive_is_kept_aside_and_not_opened(change, home, monkeypatch):
+def test_a_wrong_inner_archive_is_rejected_unopened(change, home, monkeypatch):
     wrong = Inner(INNER.inside, "0" * 64 if change == "hash" else INNER.sha256, len(BOX) - (change == "size") * 9)
     file = File("box/deep/book.txt", "book.txt", digest(TEXT), len(TEXT), within=wrong)
     monkeypatch.setattr(store, "ITEMS", (item("nested", BOXED, file, sdist=True),))
@@ -223,55 +223,55 @@ def test_a_wrong_inner_archive_is_kept_aside_and_not_opened(change, home, monkey
         store, "_member", lambda archive, name: member(archive, name) if name == wrong.inside else pytest.fail("opened")
     )
     with pytest.raises(Problem, match=r"data\.box of nested is not what it should be .*not used"):
-        store.get("nested", fetch=brings(BOXED, "tiny_book-1.0.tar.gz"))
-    assert store.path("nested") is None and left_behind(home) == ["data.box.rejected"]
+        store.get("nested", fetch=fetch_of(BOXED, "tiny_book-1.0.tar.gz"))
+    assert store.path("nested") is None and remaining_files(home) == ["data.box.rejected"]
 
 
-def test_an_archive_that_is_none_is_told(monkeypatch):
+def test_a_file_that_is_not_an_archive_is_refused(monkeypatch):
     junk = b"neither a zip nor a tar"
     monkeypatch.setattr(store, "ITEMS", (item("junk", junk, *BOOK.files),))
     with pytest.raises(Problem, match="can't be opened"):
-        store.get("junk", fetch=brings(junk, "tiny_book-1.0.tar.gz"))
+        store.get("junk", fetch=fetch_of(junk, "tiny_book-1.0.tar.gz"))
 
 
-def test_what_a_killed_process_left_is_swept_after_a_day(home):
+def test_folders_of_a_killed_process_are_removed_after_a_day(home):
     for name, age in (("old", 90_000), ("new", 60)):
         scraps = home / f".fetch-{name}"
         scraps.mkdir(parents=True)
         (scraps / "half.whl").write_bytes(b"half")
         then = scraps.stat().st_mtime - age
         os.utime(scraps, (then, then))
-    store.get("book", fetch=brings(WHEEL))
+    store.get("book", fetch=fetch_of(WHEEL))
     assert sorted(folder.name for folder in home.glob(".fetch-*")) == [".fetch-new"], "another may be at work there"
 
 
-def test_a_wrong_archive_is_kept_aside_and_not_opened(home, monkeypatch):
+def test_a_wrong_archive_is_rejected_unopened(home, monkeypatch):
     monkeypatch.setattr(store, "_member", lambda *_: pytest.fail("opened before it was verified"))
     with pytest.raises(ValueError, match=r"archive of book is not what it should be .*not used .*\.rejected"):
-        store.get("book", fetch=brings(WHEEL + b"x"))
+        store.get("book", fetch=fetch_of(WHEEL + b"x"))
     assert store.path("book") is None
-    assert left_behind(home) == ["tiny_book-1.0-py3-none-any.whl.rejected"]
+    assert remaining_files(home) == ["tiny_book-1.0-py3-none-any.whl.rejected"]
 
 
 @pytest.mark.parametrize("inside", ["tiny_book/rows.json", "tiny_book-1.0.dist-info/METADATA"], ids=["longer", "other"])
-def test_a_wrong_file_is_kept_aside(inside, home, monkeypatch):
+def test_a_wrong_file_is_rejected(inside, home, monkeypatch):
     wrong = item("book", WHEEL, File(inside, "book.txt", digest(TEXT), len(TEXT)))
     monkeypatch.setattr(store, "ITEMS", (wrong,))
     with pytest.raises(ValueError, match=r"book\.txt of book is not what it should be"):
-        store.get("book", fetch=brings(WHEEL))
-    assert store.path("book") is None and left_behind(home) == ["book.txt.rejected"]
+        store.get("book", fetch=fetch_of(WHEEL))
+    assert store.path("book") is None and remaining_files(home) == ["book.txt.rejected"]
     assert (home / "book.txt.rejected").stat().st_size <= len(TEXT) + 1, "a bomb cannot fill the disk"
 
 
-def test_only_regular_files_are_taken(monkeypatch):
+def test_only_regular_files_are_extracted(monkeypatch):
     archive = sdist({"tiny_book-1.0/other.txt": TEXT}, links=[("tiny_book-1.0/book.txt", "other.txt")])
     linked = item("book", archive, File("tiny_book-1.0/book.txt", "book.txt", digest(TEXT), len(TEXT)))
     absent = item("absent", WHEEL, File("tiny_book/none.txt", "book.txt", digest(TEXT), len(TEXT)))
     monkeypatch.setattr(store, "ITEMS", (linked, absent))
     with pytest.raises(ValueError, match=r"has no file tiny_book-1\.0/book\.txt"):
-        store.get("book", fetch=brings(archive, "tiny_book-1.0.tar.gz"))
+        store.get("book", fetch=fetch_of(archive, "tiny_book-1.0.tar.gz"))
     with pytest.raises(ValueError, match=r"has no file tiny_book/none\.txt"):
-        store.get("absent", fetch=brings(WHEEL))
+        store.get("absent", fetch=fetch_of(WHEEL))
 
 
 def test_an_interrupted_fetch_leaves_nothing(home):
@@ -281,18 +281,18 @@ def test_an_interrupted_fetch_leaves_nothing(home):
 
     with pytest.raises(KeyboardInterrupt):
         store.get("book", fetch=interrupted)
-    assert left_behind(home) == [] and store.path("book") is None
+    assert remaining_files(home) == [] and store.path("book") is None
 
 
 def test_a_file_that_somebody_changed_is_fetched_again():
-    file = store.get("book", fetch=brings(WHEEL))
+    file = store.get("book", fetch=fetch_of(WHEEL))
     file.write_bytes(b"short")
     assert store.path("book") is None
-    fetch = brings(WHEEL)
+    fetch = fetch_of(WHEEL)
     assert store.get("book", fetch=fetch).read_bytes() == TEXT and fetch.calls == 1
 
 
-def test_wrong_names_are_told_the_nearest():
+def test_wrong_names_suggest_the_nearest():
     with pytest.raises(ValueError, match="no data set or model named 'bok': did you mean book"):
         store.get("bok", fetch=never)
     with pytest.raises(ValueError, match="there are book, zipped"):
@@ -319,10 +319,10 @@ class FakeHub:
     """What of huggingface_hub.HfApi is used, over files in memory; it counts, fails or lies when told to."""
 
     def __init__(self, files=None, error=None, lies=()):
-        self.files, self.error, self.lies, self.asked = dict(files or REPOSITORY), error, lies, []
+        self.files, self.error, self.lies, self.requests = dict(files or REPOSITORY), error, lies, []
 
     def model_info(self, repository, revision=None, files_metadata=False):
-        self.asked.append((repository, revision))
+        self.requests.append((repository, revision))
         if self.error:
             raise self.error
         large = [name for name in self.files if name.endswith((".safetensors", ".gguf"))]
@@ -341,7 +341,7 @@ class FakeHub:
 
     def hf_hub_download(self, repository, name, revision=None, local_dir=None):
         assert revision == "c0ffee", "every file of the commit that was listed"
-        self.asked.append(name)
+        self.requests.append(name)
         content = self.files[name]
         (local_dir / ".cache").mkdir(exist_ok=True)
         (local_dir / ".cache" / "notes").write_text("the library's own")
@@ -359,33 +359,33 @@ def refusing(status):
 
 
 def test_a_repository_of_the_hub_is_fetched_without_pickles(home):
-    told = []
+    reports = []
     assert store.path("hf:owner/tiny") is None and not home.exists()
-    folder = store.get("hf:owner/tiny", lambda *now: told.append(now), api=FakeHub())
+    folder = store.get("hf:owner/tiny", lambda *now: reports.append(now), api=FakeHub())
     assert folder == home / "model" / "hf" / "owner--tiny"
-    wanted = {"model.safetensors", "config.json", "tokenizer.json", "vocab.txt", "spiece.model"}
-    assert {file.name for file in folder.rglob("*")} == wanted, "no pickle, no program, no second form, no notes"
-    size = sum(len(REPOSITORY[name]) for name in wanted)
-    assert told[-1] == (size, size)
+    expected = {"model.safetensors", "config.json", "tokenizer.json", "vocab.txt", "spiece.model"}
+    assert {file.name for file in folder.rglob("*")} == expected, "no pickle, no program, no second form, no notes"
+    size = sum(len(REPOSITORY[name]) for name in expected)
+    assert reports[-1] == (size, size)
     offline = FakeHub(error=ConnectionError("no network"))
     assert store.get("hf:owner/tiny", api=offline) == folder == store.path("hf:owner/tiny"), "it is here, offline too"
     listed = [each for each in store.listing("model") if each.name == "hf:owner/tiny"]
     assert len(listed) == 1 and listed[0].size == size and listed[0].note and listed[0].licence
     assert "hf:owner/tiny" not in [each.name for each in store.listing("data")]
     assert store.remove("hf:owner/tiny") == size and store.remove("hf:owner/tiny") == 0
-    assert store.path("hf:owner/tiny") is None and not left_behind(home)
+    assert store.path("hf:owner/tiny") is None and not remaining_files(home)
 
 
-def test_revisions_are_kept_apart(home):
+def test_revisions_are_cached_separately(home):
     api = FakeHub()
     first, second = store.get("hf:owner/tiny", api=api), store.get("hf:owner/tiny@refs/pr/1", api=api)
-    assert first != second and api.asked[0] == ("owner/tiny", None) and ("owner/tiny", "refs/pr/1") in api.asked
-    assert [each.name for each in hub.fetched(home)] == ["hf:owner/tiny", "hf:owner/tiny@refs/pr/1"]
+    assert first != second and api.requests[0] == ("owner/tiny", None) and ("owner/tiny", "refs/pr/1") in api.requests
+    assert [each.name for each in hub.cached_repositories(home)] == ["hf:owner/tiny", "hf:owner/tiny@refs/pr/1"]
 
 
-def test_a_gguf_is_a_file_and_one_of_several_is_chosen():
-    one = FakeHub({"small.gguf": b"GGUF", "README.md": b""})
-    assert store.get("hf:owner/one", api=one).name == "small.gguf"
+def test_a_gguf_is_a_file_and_can_be_selected():
+    single = FakeHub({"small.gguf": b"GGUF", "README.md": b""})
+    assert store.get("hf:owner/one", api=single).name == "small.gguf"
     several = FakeHub({"a.gguf": b"GGUF a", "b.gguf": b"GGUF b", "config.json": b"{}"})
     with pytest.raises(Problem, match=r"several GGUF files, say which: hf:owner/many/a\.gguf, hf:owner/many/b\.gguf"):
         store.get("hf:owner/many", api=several)
@@ -395,7 +395,7 @@ def test_a_gguf_is_a_file_and_one_of_several_is_chosen():
 
 
 @pytest.mark.parametrize(
-    ("api", "says"),
+    ("api", "message"),
     [
         (FakeHub({"data.json": b"{}"}), "no weights that qkv reads"),
         (FakeHub(error=type("OfflineModeIsEnabled", (Exception,), {})("offline")), "cannot be reached"),
@@ -426,17 +426,17 @@ def test_a_gguf_is_a_file_and_one_of_several_is_chosen():
         ),
     ],
 )
-def test_what_the_hub_cannot_give_is_told(api, says, home):
-    with pytest.raises(Problem, match=says) as told:
+def test_failures_of_the_hub_are_reported(api, message, home):
+    with pytest.raises(Problem, match=message) as raised:
         store.get("hf:owner/tiny", api=api)
-    assert any("\u4e00" <= letter <= "\u9fff" for letter in told.value.say("zh"))
-    assert left_behind(home) == [] and store.path("hf:owner/tiny") is None
+    assert any("\u4e00" <= letter <= "\u9fff" for letter in raised.value.say("zh"))
+    assert remaining_files(home) == [] and store.path("hf:owner/tiny") is None
 
 
 def test_an_interrupted_repository_leaves_nothing(home):
     with pytest.raises(KeyboardInterrupt):
         store.get("hf:owner/tiny", api=FakeHub(lies=("interrupt",)))
-    assert left_behind(home) == []
+    assert remaining_files(home) == []
 
 
 @pytest.mark.parametrize(
@@ -461,13 +461,13 @@ def test_names_that_lead_elsewhere_are_refused(name):
             do(name)
 
 
-def test_without_the_hubs_library_it_says_how_to_get_it(monkeypatch):
+def test_without_the_hubs_library_the_error_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(Problem, match="pip install huggingface_hub"):
         store.get("hf:owner/tiny")
 
 
-def test_what_the_registry_gives_is_taken_out_and_kept(home, tmp_path, monkeypatch):
+def test_an_archive_of_a_registry_is_extracted_and_cached(home, tmp_path, monkeypatch):
     """The whole way, from a folder instead of an index; `test_packages.py` has the rest."""
     source = tmp_path / "tiny_book-1.0-py3-none-any.whl"
     source.write_bytes(WHEEL)
@@ -481,7 +481,7 @@ def test_what_the_registry_gives_is_taken_out_and_kept(home, tmp_path, monkeypat
     source.write_bytes(wheel({"tiny_book/book.txt": b"changed"}))
     with pytest.raises(Problem, match=r"offers something else under this name .wrong hash., which was not used"):
         store.get("book")
-    assert left_behind(home) == []
+    assert remaining_files(home) == []
 
 
 @pytest.mark.parametrize(
@@ -515,14 +515,14 @@ def test_every_record_is_complete():
         assert record.package.registry in packages.CLIENTS
         for part in (record.package, *record.files):
             assert len(part.sha256) == 64 and part.size > 0
-        assert all(file.unpack in store.UNPACK and "/" not in file.keep for file in record.files)
+        assert all(file.unpack in store.UNPACK and "/" not in file.target for file in record.files)
         assert all(len(file.within.sha256) == 64 and file.within.size > 0 for file in record.files if file.within)
         assert (record.kind == "model") == bool(record.layout) == bool(record.credit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8", "smollm2", "minilm", "opus-zh-en", "minimind"])
-def test_the_named_things_can_be_had(name, monkeypatch):
+def test_every_record_can_be_fetched(name, monkeypatch):
     """Fetched once, into the cache that the user has; later runs look at what is there."""
     monkeypatch.setattr(store, "ITEMS", REAL)
     if HOME is None:
@@ -533,7 +533,7 @@ def test_the_named_things_can_be_had(name, monkeypatch):
     files = [file] if file.is_file() else list(file.iterdir())
     assert sum(each.stat().st_size for each in files) == store.find(name).size
     assert {each.name: digest(each.read_bytes()) for each in files} == {
-        each.keep: each.sha256 for each in store.find(name).files
+        each.target: each.sha256 for each in store.find(name).files
     }
     if name == "hsk":
         assert len(read_pairs(file)) == 4354

@@ -18,39 +18,41 @@ NAMES = ["<x>", "<pad>", "newword", "cat", "▁the", "[SEP]", "zz"]
 def library(kind, added):
     """A tokenizer of the library with tokens added: (name, special), and its model's own."""
     if kind == "unigram":
-        made = Tokenizer(models.Unigram([("<unk>", 0.0), *((word, -float(i)) for i, word in enumerate(WORDS))], 0))
+        tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *((word, -float(i)) for i, word in enumerate(WORDS))], 0))
     elif kind == "bpe":
-        made = Tokenizer(models.BPE({word: i for i, word in enumerate(["<unk>", *WORDS])}, [], unk_token="<unk>"))
+        tokenizer = Tokenizer(models.BPE({word: i for i, word in enumerate(["<unk>", *WORDS])}, [], unk_token="<unk>"))
     else:
-        made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(["<unk>", *WORDS])}, unk_token="<unk>"))
-        made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.add_tokens([AddedToken(name, special=special, normalized=False) for name, special in added])
-    return made
+        tokenizer = Tokenizer(
+            models.WordLevel({word: i for i, word in enumerate(["<unk>", *WORDS])}, unk_token="<unk>")
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_tokens([AddedToken(name, special=special, normalized=False) for name, special in added])
+    return tokenizer
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "words"])
 @given(
     added=st.lists(st.tuples(st.sampled_from(NAMES), st.booleans()), unique_by=lambda pair: pair[0]),
-    said=st.lists(st.sampled_from([*NAMES, "the", "cat", "abc", " "]), max_size=6),
+    words=st.lists(st.sampled_from([*NAMES, "the", "cat", "abc", " "]), max_size=6),
 )
-def test_ids_are_those_of_transformers(kind, added, said, tmp_path_factory):
-    made, folder = library(kind, added), tmp_path_factory.mktemp("added")
-    made.save(str(folder / "tokenizer.json"))
+def test_ids_are_those_of_transformers(kind, added, words, tmp_path_factory):
+    reference, folder = library(kind, added), tmp_path_factory.mktemp("added")
+    reference.save(str(folder / "tokenizer.json"))
     theirs = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
     ours = text.load(folder)
     special = {name for name, is_special in added if is_special}
-    plain = " ".join(word for word in said if word not in special)
+    plain = " ".join(word for word in words if word not in special)
     for sample in (plain, plain.replace(" ", "")):
         if not any(name in sample for name in special):
-            wanted = theirs(sample, add_special_tokens=False)["input_ids"]
-            assert ours.encode(sample) == wanted == ours.encode_batch([sample])[0]
-    wanted = theirs(" ".join(said), add_special_tokens=False)["input_ids"]
-    assert ours.encode(" ".join(said), special=True) == wanted
+            expected = theirs(sample, add_special_tokens=False)["input_ids"]
+            assert ours.encode(sample) == expected == ours.encode_batch([sample])[0]
+    expected = theirs(" ".join(words), add_special_tokens=False)["input_ids"]
+    assert ours.encode(" ".join(words), special=True) == expected
 
 
-def test_an_id_that_the_library_would_not_give_is_refused(tmp_path):
-    told = json.loads(library("unigram", [("<x>", True), ("newword", False)]).to_str())
-    told["added_tokens"][1]["id"] += 3
-    (tmp_path / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+def test_an_unexpected_id_is_refused(tmp_path):
+    saved = json.loads(library("unigram", [("<x>", True), ("newword", False)]).to_str())
+    saved["added_tokens"][1]["id"] += 3
+    (tmp_path / "tokenizer.json").write_text(json.dumps(saved), encoding="utf-8")
     with pytest.raises(Problem, match="newword"):
         text.load(tmp_path)

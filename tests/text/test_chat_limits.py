@@ -63,9 +63,9 @@ def render(template, content="Hi"):
 def test_a_template_that_makes_too_much_is_stopped(template, monkeypatch):
     monkeypatch.setattr(chat_templates, "SECONDS", 0.3)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(Problem) as told:
+    with pytest.raises(Problem) as raised:
         render(template)
-    assert "chat template" in str(told.value)
+    assert "chat template" in str(raised.value)
     monkeypatch.undo()
     assert render("{{ messages[0].content }}") == "Hi", "the next chat is none the worse"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
@@ -89,7 +89,7 @@ def test_what_templates_do_works_as_ever(template, text):
     assert render(template) == text
 
 
-def test_a_long_chat_is_no_crime():
+def test_a_long_chat_is_allowed():
     assert len(render("{% for m in messages %}{{ '<' ~ m.content + '>' }}{% endfor %}", "word " * 200_000)) == 1_000_002
 
 
@@ -110,14 +110,16 @@ def test_ctrl_c_leaves_no_answer_behind(monkeypatch):
     assert render("{{ 2 }}") == "2"
 
 
-def test_threads_and_children_ask_too():
-    told = []
-    threads = [threading.Thread(target=lambda n=n: told.append(render(f"{{{{ {n} }}}}") == str(n))) for n in range(8)]
+def test_threads_and_forked_children_can_render():
+    results = []
+    threads = [
+        threading.Thread(target=lambda n=n: results.append(render(f"{{{{ {n} }}}}") == str(n))) for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert told == [True] * 8
+    assert results == [True] * 8
     child = os.fork()
     if child == 0:
         os._exit(0 if render("{{ 5 }}") == "5" else 1)

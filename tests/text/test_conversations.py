@@ -6,7 +6,7 @@ import pytest
 
 from qkv.i18n import Problem
 from qkv.text import Bytes
-from qkv.text.conversations import IGNORED, Chats, as_jsonl, laid_out, read_chats
+from qkv.text.conversations import IGNORED, Chats, as_jsonl, chat_rows, read_chats
 from qkv.text.labelled_texts import read_labelled
 from qkv.text.pairs import read_pairs
 
@@ -28,16 +28,16 @@ CHAT = [
 ]
 
 
-def spoken(template=CHATML):
+def chat_tokenizer(template=CHATML):
     tokenizer = Bytes.make(special=["pad", "eos"])
     tokenizer.template = template
     return tokenizer
 
 
-def said(tokenizer, row):
+def answer_texts(tokenizer, row):
     """What counts, as runs of text."""
     runs, last = [], -2
-    for at, (token, counts) in enumerate(zip(row.ids, row.answered, strict=True)):
+    for at, (token, counts) in enumerate(zip(row.ids, row.is_answer, strict=True)):
         if counts:
             runs = [*runs, []] if at != last + 1 else runs
             runs[-1].append(token)
@@ -46,28 +46,28 @@ def said(tokenizer, row):
 
 
 def test_exactly_the_answers_and_their_ends_count():
-    tokenizer = spoken()
-    (row,) = laid_out(tokenizer, CHAT)
-    assert said(tokenizer, row) == ["think|two 二[EOS]", "bye [EOS][EOS]"]
+    tokenizer = chat_tokenizer()
+    (row,) = chat_rows(tokenizer, CHAT)
+    assert answer_texts(tokenizer, row) == ["think|two 二[EOS]", "bye [EOS][EOS]"]
     whole = tokenizer.chat(CHAT, answer=False)
     assert row.ids == whole[: len(row.ids)] and whole[len(row.ids) :] == tokenizer.encode("\n")
     assert row.ids[-1] == tokenizer.eos and row.ids.count(tokenizer.eos) == 5, "[EOS] in a message is only text"
 
 
 def test_a_template_that_rewrites_earlier_turns_gives_a_row_for_each_answer():
-    tokenizer = spoken(FORGETFUL)
-    rows = laid_out(tokenizer, CHAT)
-    assert [said(tokenizer, row) for row in rows] == [["think|two 二[EOS]"], ["bye [EOS][EOS]"]]
+    tokenizer = chat_tokenizer(FORGETFUL)
+    rows = chat_rows(tokenizer, CHAT)
+    assert [answer_texts(tokenizer, row) for row in rows] == [["think|two 二[EOS]"], ["bye [EOS][EOS]"]]
     assert "think" not in tokenizer.decode(rows[1].ids)
 
 
 def test_an_answer_that_opens_a_chat_counts_too():
-    (row,) = laid_out(spoken(), [{"role": "assistant", "content": "Hello"}])
-    assert said(spoken(), row) == ["Hello[EOS]"]
+    (row,) = chat_rows(chat_tokenizer(), [{"role": "assistant", "content": "Hello"}])
+    assert answer_texts(chat_tokenizer(), row) == ["Hello[EOS]"]
 
 
-def test_labels_are_the_answers_one_token_later():
-    tokenizer = spoken()
+def test_labels_are_the_answers_shifted_by_a_token():
+    tokenizer = chat_tokenizer()
     chats = Chats([CHAT, CHAT[:3]], tokenizer, most=500)
     for x, y in [chats.batch(0, step, 2) for step in range(4)]:
         assert x.shape == y.shape
@@ -80,14 +80,14 @@ def test_labels_are_the_answers_one_token_later():
                 assert label in (IGNORED, follows)
 
 
-def test_long_chats_are_cut_and_those_without_an_answer_left_out():
-    (row,) = laid_out(spoken(), CHAT)
-    first = row.answered.index(True)
-    short = Chats([CHAT, [CHAT[0], {**CHAT[1], "content": "x" * 99}, CHAT[2]]], spoken(), most=first + 2)
+def test_long_chats_are_cut_and_those_without_an_answer_dropped():
+    (row,) = chat_rows(chat_tokenizer(), CHAT)
+    first = row.is_answer.index(True)
+    short = Chats([CHAT, [CHAT[0], {**CHAT[1], "content": "x" * 99}, CHAT[2]]], chat_tokenizer(), most=first + 2)
     assert (len(short), short.cut, short.lost) == (1, 2, 1)
     assert sum(label != IGNORED for label in short.batch(0, 0, 1)[1][0].tolist()) == 3
     with pytest.raises(Problem, match="no answer of the chats begins within 4 tokens"):
-        Chats([CHAT], spoken(), most=4)
+        Chats([CHAT], chat_tokenizer(), most=4)
 
 
 WRONG = {
@@ -99,21 +99,21 @@ WRONG = {
 }
 
 
-def test_answers_past_the_context_are_not_laid_out(monkeypatch):
+def test_answers_past_the_context_are_not_rendered(monkeypatch):
     """The template is run for each answer on all that came before: a thousand answers would take minutes."""
-    tokenizer, times = spoken(), []
+    tokenizer, times = chat_tokenizer(), []
     chat = tokenizer.chat
     monkeypatch.setattr(tokenizer, "chat", lambda *args, **how: times.append(1) or chat(*args, **how))
-    few = Chats([CHAT[1:3] * 6], tokenizer, 60)
+    chats = Chats([CHAT[1:3] * 6], tokenizer, 60)
     assert len(times) == 4  # two for each answer, up to the first that begins past 60 tokens
-    assert (few.cut, few.lost, len(few)) == (1, 0, 1)
+    assert (chats.cut, chats.lost, len(chats)) == (1, 0, 1)
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_line_that_is_no_chat_is_named(wrong, tmp_path):
-    line, told = WRONG[wrong]
+def test_a_line_that_is_not_a_chat_is_named(wrong, tmp_path):
+    line, reason = WRONG[wrong]
     (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT]) + "\n" + line + "\n", encoding="utf-8")
-    with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is no chat: .*{told}"):
+    with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is no chat: .*{reason}"):
         read_chats(tmp_path / "chats.jsonl")
 
 

@@ -78,7 +78,7 @@ def test_a_byte_order_mark_is_not_text(tmp_path):
     assert "".join(corpus) == "你好" and corpus.size == 6
 
 
-def test_the_hash_is_of_what_is_said(tmp_path):
+def test_the_hash_is_of_the_text_alone(tmp_path):
     write(tmp_path, a="one", b="two")
     before = Corpus.of(tmp_path).sha256()
     (tmp_path / "b.txt").rename(tmp_path / "c.txt")
@@ -88,7 +88,7 @@ def test_the_hash_is_of_what_is_said(tmp_path):
 
 
 @given(lines=st.lists(st.text(alphabet="ab 人。", max_size=30), min_size=3, max_size=60), share=st.floats(0.05, 0.6))
-def test_the_cut_of_one_document_is_at_the_start_of_a_line_or_character(lines, share, tmp_path_factory):
+def test_a_single_document_is_cut_at_a_line_or_character(lines, share, tmp_path_factory):
     text = "\n".join(lines) or "x"
     corpus = Corpus.of(write(tmp_path_factory.mktemp("cut"), book=text))
     cut = corpus.cut(share)
@@ -104,20 +104,20 @@ def test_the_cut_of_one_document_is_at_the_start_of_a_line_or_character(lines, s
     [([100] * 20, 18), ([500, 350, 150], 2), ([880, 120], 1), ([1, 1, 898, 100], 3)],
     ids=["equal documents", "15 % at the end", "two documents", "uneven"],
 )
-def test_whole_documents_are_kept_together(sizes, border, tmp_path):
+def test_documents_stay_whole(sizes, border, tmp_path):
     write(tmp_path, **{f"d{i:02d}": "x" * (size - 1) + "\n" for i, size in enumerate(sizes)})
     corpus = Corpus.of(tmp_path)
     assert corpus.cut(0.1) == (border, 0)
 
 
-def test_a_document_is_cut_where_whole_ones_do_not_fit(tmp_path):
+def test_a_document_is_cut_where_whole_documents_do_not_fit(tmp_path):
     corpus = Corpus.of(write(tmp_path, a="一行字\n" * 50, b="another line\n" * 40))
     number, byte = corpus.cut(0.1)
     assert number == 1 and byte > 0 and byte % len("another line\n") == 0
 
 
 @pytest.mark.parametrize("text", ["x" * 99 + "\n", "人" * 33 + "\n", "ab"], ids=["English", "Chinese", "two letters"])
-def test_one_long_line_is_cut_between_characters(text, tmp_path):
+def test_a_long_line_is_cut_between_characters(text, tmp_path):
     corpus = Corpus.of(write(tmp_path, book=text))
     validation = joined(corpus, start=corpus.cut(0.1))
     assert 0 < len(validation.encode()) <= max(1, len(text.encode()) // 10)
@@ -132,7 +132,7 @@ def test_validation_can_be_none_of_it_but_not_all(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("raw", "says"),
+    ("raw", "message"),
     [
         (b"", "empty"),
         (codecs.BOM_UTF8, "empty"),
@@ -151,9 +151,9 @@ def test_validation_can_be_none_of_it_but_not_all(tmp_path):
     ],
     ids=["empty", "only a mark", "a picture", "UTF-16", "Latin-1", "GB18030", "bad last byte", "cut character"],
 )
-def test_what_is_not_text_is_refused_with_the_cure(raw, says, tmp_path):
+def test_files_that_are_not_text_are_refused(raw, message, tmp_path):
     write(tmp_path, book=raw)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         "".join(Corpus.of(tmp_path / "book.txt"))
 
 
@@ -178,7 +178,7 @@ def test_missing_files_name_the_nearest(tmp_path):
         Corpus.of(tmp_path / "*.py")
 
 
-def test_a_folder_without_text_says_what_it_has(tmp_path):
+def test_a_folder_without_text_lists_its_endings(tmp_path):
     (tmp_path / "code.py").write_text("x = 1")
     with pytest.raises(Problem, match=r"it has \.py\): for other files give a glob"):
         Corpus.of(tmp_path)

@@ -11,7 +11,7 @@ from qkv.text.seeded_rng import dice, mix
 
 
 @given(sizes=st.lists(st.integers(0, 7), min_size=1, max_size=6), first=st.integers(-45, 45), last=st.integers(-45, 45))
-def test_shards_slice_as_one_array(sizes, first, last):
+def test_shards_slice_like_a_single_array(sizes, first, last):
     whole = np.arange(sum(sizes))
     shards = Shards(np.split(whole, np.cumsum(sizes)[:-1]))
     assert len(shards) == len(whole)
@@ -43,14 +43,14 @@ def test_batches_differ_by_seed_step_and_row():
     assert len({i for row in firsts for i in row}) > 180, "25 batches of 8 rows hardly meet"
 
 
-def test_every_window_comes_and_none_is_preferred():
+def test_windows_are_drawn_uniformly():
     tokens = Dataset.of(range(11))
     starts = np.concatenate([tokens.batch(0, step, 100, 3)[0][:, 0] for step in range(80)])
     counts = np.bincount(starts, minlength=8)
     assert len(counts) == 8 and counts.min() > 850 and counts.max() < 1150
 
 
-def test_streams_at_one_step_are_independent():
+def test_streams_of_a_step_are_independent():
     draws = {stream: dice(1, 2, stream).integers(2**60) for stream in range(4)}
     assert len(set(draws.values())) == 4
     assert abs(np.corrcoef(dice(1, 2, 0).random(4000), dice(1, 2, 1).random(4000))[0, 1]) < 0.06
@@ -79,11 +79,11 @@ def test_validation_batches_are_the_same_every_time(size, batch, context, n):
 @given(size=st.integers(5, 60), batch=st.integers(1, 5), context=st.integers(1, 4))
 def test_all_of_validation_side_by_side(size, batch, context):
     xs = [x for x, _ in Dataset.of([], range(size)).validation_batches(batch, context)]
-    seen = np.concatenate([x.ravel() for x in xs])
-    assert seen.tolist() == list(range(len(seen))) and size - 1 - context < len(seen) <= size - 1
+    tokens = np.concatenate([x.ravel() for x in xs])
+    assert tokens.tolist() == list(range(len(tokens))) and size - 1 - context < len(tokens) <= size - 1
 
 
-def test_text_shorter_than_the_context_is_told():
+def test_text_shorter_than_the_context_is_refused():
     tokens = Dataset.of(range(50), range(5))
     tokens.batch(0, 0, 2, 49)
     with pytest.raises(

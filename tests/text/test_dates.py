@@ -30,12 +30,12 @@ def read(text: str) -> date:
 
 
 def number(text: str) -> int:
-    tens, ten, ones = text.rpartition("十")
-    return (DIGITS.index(tens) if tens else 1) * 10 * bool(ten) + (DIGITS.index(ones) if ones else 0)
+    tens, ten, units = text.rpartition("十")
+    return (DIGITS.index(tens) if tens else 1) * 10 * bool(ten) + (DIGITS.index(units) if units else 0)
 
 
 @given(day=days)
-def test_every_form_says_the_day(day):
+def test_every_form_names_the_day(day):
     for form in FORMS:
         assert read(form(day)) == day, form(day)
     assert len({form(day) for form in FORMS}) >= len(FORMS) - 5, "forms differ, but for short months and round days"
@@ -49,7 +49,7 @@ def test_weekdays_are_right(day):
 
 
 @given(seed=st.integers(0, 2**40), index=st.integers(0, 2**40), target=st.sampled_from(sorted(TARGETS)))
-def test_a_pair_is_one_day_and_depends_on_seed_and_index_alone(seed, index, target):
+def test_a_pair_is_a_day_and_depends_on_seed_and_index_alone(seed, index, target):
     source, answer = date_pair(seed, index, target=target)
     assert read(source) == read(answer)
     assert date_pair(seed, index, target=target) == (source, answer)
@@ -77,7 +77,7 @@ def test_the_tokenizer_knows_every_character():
     assert [tokenizer.decode(row) for row in batch.source] == [date_pair(0, index)[0] for index in range(4)]
 
 
-def test_wrong_words_are_told():
+def test_unknown_words_are_refused():
     with pytest.raises(ValueError, match="choose train or unseen"):
         date_pair(0, 0, "test")
     with pytest.raises(ValueError, match="choose from iso, en, zh"):

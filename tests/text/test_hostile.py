@@ -53,22 +53,22 @@ def test_a_token_of_a_million_letters_is_refused_wherever_it_stands(folder, tmp_
         lambda: load(folder),
         lambda: imported_tokenizers.from_pieces(pieces),
         lambda: imported_tokenizers.from_gguf(gguf),
-        lambda: imported_tokenizers._looked_up(None, pieces, ["</s>", "<unk>", LONG], "x.model"),
+        lambda: imported_tokenizers._numbered_by(None, pieces, ["</s>", "<unk>", LONG], "x.model"),
     ):
-        with pytest.raises(Problem, match="has 1,000,000 characters") as told:
+        with pytest.raises(Problem, match="has 1,000,000 characters") as raised:
             make()
-        assert "1,000,000" in told.value.say("zh") and len(str(told.value)) < 500
+        assert "1,000,000" in raised.value.say("zh") and len(str(raised.value)) < 500
 
 
-def test_the_longest_token_that_is_taken_harms_nobody(tmp_path):
+def test_the_longest_allowed_token_works(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(unigram([["<unk>", 0.0], ["人" * LONGEST, -1.0]])))
-    made = f"from qkv.text import load; t = load({str(tmp_path)!r}); print(t.encode('人' * {LONGEST})); del t"
-    told = subprocess.run([sys.executable, "-c", made], capture_output=True, text=True)
-    assert (told.returncode, told.stdout.strip()) == (0, "[1]"), told.stderr[-500:]
+    script = f"from qkv.text import load; t = load({str(tmp_path)!r}); print(t.encode('人' * {LONGEST})); del t"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (process.returncode, process.stdout.strip()) == (0, "[1]"), process.stderr[-500:]
 
 
 @pytest.mark.parametrize(
-    ("name", "values", "says"),
+    ("name", "values", "message"),
     [
         ("generation_config.json", {"eos_token_id": {"a": 1}}, "eos_token_id is {'a': 1}, not the id of a token"),
         ("config.json", {"eos_token_id": [1, [2]]}, "not the id of a token"),
@@ -83,15 +83,15 @@ def test_the_longest_token_that_is_taken_harms_nobody(tmp_path):
         ("tokenizer.json", {"added_tokens": {"a": 1}}, "not a tokenizer"),
     ],
 )
-def test_what_is_no_token_is_told(name, values, says, folder, capfd):
+def test_files_without_valid_tokens_are_refused(name, values, message, folder, capfd):
     change(folder / name, **values)
-    with pytest.raises(Problem, match=says.replace("[", r"\[").replace("{", r"\{")) as told:
+    with pytest.raises(Problem, match=message.replace("[", r"\[").replace("{", r"\{")) as raised:
         load(folder)
-    assert str(folder / name) in str(told.value) and told.value.say("zh")
+    assert str(folder / name) in str(raised.value) and raised.value.say("zh")
     assert "panicked" not in capfd.readouterr().err
 
 
-def test_a_panic_of_the_library_is_told(folder, monkeypatch):
+def test_a_panic_of_the_library_becomes_a_problem(folder, monkeypatch):
     """It is no Exception, so that whoever catches those lets it pass."""
 
     class PanicException(BaseException):
@@ -135,35 +135,38 @@ def test_a_vocabulary_without_its_own_unknown_token_is_refused(kind, tmp_path):
         load(tmp_path)
 
 
-def test_a_text_that_cannot_be_cut_is_told(tmp_path):
+def test_a_text_that_cannot_be_encoded_is_refused(tmp_path):
     model = {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]]}
     (tmp_path / "tokenizer.json").write_text(json.dumps(unigram([]) | {"model": model}))
-    made = load(tmp_path)
-    assert made.encode("aa") == [0, 0]
-    for cut in (lambda: made.encode("b"), lambda: made.encode_batch(["b"])):
+    tokenizer = load(tmp_path)
+    assert tokenizer.encode("aa") == [0, 0]
+    for encode in (lambda: tokenizer.encode("b"), lambda: tokenizer.encode_batch(["b"])):
         with pytest.raises(Problem, match="can't cut the text"):
-            cut()
+            encode()
 
 
-def test_a_piece_without_an_id_is_told(tmp_path):
+def test_a_piece_without_an_id_is_refused(tmp_path):
     from .test_imported_tokenizers import train_pieces
 
-    made = imported_tokenizers.from_sentencepiece(
+    tokenizer = imported_tokenizers.from_sentencepiece(
         train_pieces(tmp_path, "m.model", model_type="unigram")[0], ["</s>", "<unk>", "▁the"]
     )
-    assert made.encode("the cat")[0] == 2
-    made.unk = None  # as where tokenizer_config.json names another
+    assert tokenizer.encode("the cat")[0] == 2
+    tokenizer.unk = None  # as where tokenizer_config.json names another
     with pytest.raises(Problem, match="no token for '▁"):
-        made.encode("the cat")
+        tokenizer.encode("the cat")
 
 
-def test_a_frame_of_tokens_that_are_none_is_refused(tmp_path, capfd):
+def test_a_frame_of_unknown_tokens_is_refused(tmp_path, capfd):
     special = {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}}
     frame = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
     saved = unigram([["<s>", 0.0], ["a", -1.0], ["1", -1.0]])
-    for harm, says in (({}, "'<s>', which it puts around"), ({"<s>": special["<s>"] | {"ids": [900]}}, "900, which")):
-        template = {"type": "TemplateProcessing", "single": frame, "pair": frame, "special_tokens": harm}
+    for special_tokens, message in (
+        ({}, "'<s>', which it puts around"),
+        ({"<s>": special["<s>"] | {"ids": [900]}}, "900, which"),
+    ):
+        template = {"type": "TemplateProcessing", "single": frame, "pair": frame, "special_tokens": special_tokens}
         (tmp_path / "tokenizer.json").write_text(json.dumps(saved | {"post_processor": template}))
-        with pytest.raises(Problem, match=says):
+        with pytest.raises(Problem, match=message):
             load(tmp_path).frame([1])
     assert "panicked" not in capfd.readouterr().err

@@ -107,17 +107,17 @@ def test_byte_pairs_of_a_gguf_are_those_of_transformers(pre, tmp_path):
     # transformers leaves out Qwen's own normalisation (NFC), which its tokenizer.json has.
     texts = [unicodedata.normalize("NFC", text) for text in TEXTS] if pre == "qwen2" else TEXTS
     assert differing(ours.encode, plain(theirs.backend_tokenizer), texts) == []
-    meant = differing(
+    differences = differing(
         lambda text: ours.encode(text, special=True),
         lambda text: theirs(text, add_special_tokens=False).input_ids,
         texts,
     )
-    assert meant == []
+    assert differences == []
     for text in texts:
         ids = ours.encode(text)
         assert ours.decode(ids) == text == "".join(ours.stream(ids))
         assert b"".join(ours.token_bytes(ids)) == text.encode()
-        assert "".join(shown for shown, _, _ in ours.whole(ids)) == text
+        assert "".join(group for group, _, _ in ours.whole(ids)) == text
 
 
 def test_qwens_text_is_composed_first():
@@ -133,7 +133,7 @@ def published_smollm(theirs):
     return library
 
 
-def test_smollm_cuts_digits_one_by_one(tmp_path):
+def test_smollm_cuts_every_digit(tmp_path):
     vocabulary = byte_pair_vocabulary("smollm")
     write_gguf(tmp_path / "small.gguf", vocabulary)
     ours, theirs = imported_tokenizers.from_gguf(vocabulary), theirs_of(tmp_path, "small.gguf")
@@ -147,7 +147,7 @@ def test_smollm_cuts_digits_one_by_one(tmp_path):
     ]
 
 
-def test_what_a_gguf_says_about_its_tokens():
+def test_the_special_tokens_of_a_gguf():
     ours = imported_tokenizers.from_gguf(byte_pair_vocabulary())
     assert (ours.bos, ours.eos, ours.pad, ours.unk, ours.start) == (1, 2, 2, 0, 1)
     assert ours.ends == [2, 0], "its end of text and its end of turn"
@@ -205,7 +205,7 @@ def pieces(tmp_path_factory):
 
 def same_sum(theirs, ids, expected):
     """Whether two ways to cut a text are equally likely: SentencePiece adds in float32, which breaks ties by rounding."""
-    sums = [sum(theirs.get_score(i) for i in way) for way in (ids, expected)]
+    sums = [sum(theirs.get_score(i) for i in cut) for cut in (ids, expected)]
     return sorted(ids) == sorted(expected) or abs(sums[0] - sums[1]) < 1e-4
 
 
@@ -225,9 +225,9 @@ def test_pieces_are_those_of_sentencepiece(kind, pieces):
         ids = theirs.encode(text)
         if unknown not in ids:
             assert ours.decode(ids) == theirs.decode(ids) == "".join(ours.stream(ids))
-        shown = b"".join(ours.token_bytes(ids)).decode()
+        joined = b"".join(ours.token_bytes(ids)).decode()
         if theirs.unk_id() not in ids:
-            assert shown.replace(" ", "") == theirs.normalize(text).replace("▁", "").replace(" ", "")
+            assert joined.replace(" ", "") == theirs.normalize(text).replace("▁", "").replace(" ", "")
     assert ours.vocab == theirs.get_piece_size()
 
 
@@ -239,11 +239,11 @@ def test_characters_are_mapped_as_sentencepiece_does(pieces):
         assert ("▁" + spaced if spaced else "") == theirs.normalize(text)
 
 
-def test_bytes_show_as_what_they_are(pieces):
+def test_byte_pieces_are_decoded(pieces):
     ours = imported_tokenizers.from_sentencepiece(pieces["bpe of LLaMA"][0])
     ids = ours.encode("the 𐍈 cat")
     assert ours.pieces(ids)[-1].strip() and "<F0>" in ours.pieces(ids) and "<8D>" in ours.pieces(ids)
-    assert "".join(shown for shown, _, _ in ours.whole(ids)) == " the 𐍈 cat"
+    assert "".join(group for group, _, _ in ours.whole(ids)) == " the 𐍈 cat"
     assert ours.decode(ids) == "the 𐍈 cat"
 
 
@@ -345,7 +345,7 @@ def test_marians_ids_are_those_of_transformers(marian):
 
 
 @pytest.mark.filterwarnings("ignore:Recommended")
-def test_what_marian_is_to_say_is_cut_by_its_other_model(marian, pieces, tmp_path):
+def test_targets_of_marian_are_cut_by_its_target_model(marian, pieces, tmp_path):
     folder, _ = marian
     for name in ("source.spm", "vocab.json", "config.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
@@ -360,7 +360,7 @@ def test_what_marian_is_to_say_is_cut_by_its_other_model(marian, pieces, tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore:Recommended")
-def test_a_marian_learns_what_transformers_would_have_it_learn(marian, pieces, tmp_path):
+def test_marian_trains_on_the_ids_of_transformers(marian, pieces, tmp_path):
     """Labels by `text_target`, and what the decoder reads is those moved by one behind the start."""
     from transformers.models.marian.modeling_marian import shift_tokens_right
 
@@ -371,10 +371,10 @@ def test_a_marian_learns_what_transformers_would_have_it_learn(marian, pieces, t
     theirs = MarianTokenizer(*(str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")))
     ours = load(tmp_path)
     for source, target in (("the mat was tired", "the cat sat on the mat"), ("on the cat", "it was tired")):
-        wanted = theirs(source, text_target=target)
+        expected = theirs(source, text_target=target)
         (batch,) = Pairs([(source, target)], ours).batches(batch=1)
-        assert batch.source.tolist() == [wanted.input_ids] and batch.target_out.tolist() == [wanted.labels]
-        moved = shift_tokens_right(torch.tensor([wanted.labels]), ours.pad, ours.start)
+        assert batch.source.tolist() == [expected.input_ids] and batch.target_out.tolist() == [expected.labels]
+        moved = shift_tokens_right(torch.tensor([expected.labels]), ours.pad, ours.start)
         assert batch.target_in.tolist() == moved.tolist()
 
 
@@ -402,7 +402,7 @@ def test_a_vocabulary_without_padding_gets_it_at_the_end(marian, tmp_path):
     assert differing(ours.encode, other.encode) == []
 
 
-def test_what_is_to_be_said_is_cut_into_the_vocabularys_own_words(marian, tmp_path):
+def test_targets_are_cut_into_words_of_the_vocabulary(marian, tmp_path):
     """CTranslate2 keeps the source's model alone, which never saw the other language's words whole."""
     folder, names = marian
     (tmp_path / "sentencepiece.model").write_bytes((folder / "source.spm").read_bytes())
@@ -489,7 +489,7 @@ def test_byte_pair_folders_are_those_of_transformers(family, tmp_path):
     (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(vocabulary["ggml.merges"]) + "\n")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
     if framed:
-        roles = {f"{role}_token": name for role, name in imported_tokenizers.NAMES.items()}
+        roles = {f"{role}_token": name for role, name in imported_tokenizers.ANGLED_SPECIAL.items()}
         roles |= {"cls_token": "<s>", "sep_token": "</s>"}
     else:
         roles = {"eos_token": "<|endoftext|>", "additional_special_tokens": CONTROLS[1:]}
@@ -514,19 +514,19 @@ def test_tokens_added_later_keep_their_ids_and_their_kind(tmp_path):
     (tmp_path / "merges.txt").write_text("\n".join(merges))
     n = len(names)
     added = {str(n): {"content": "<|im_end|>", "special": True}, str(n + 1): {"content": "<think>", "special": False}}
-    told = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "added_tokens_decoder": added}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>", "added_tokens_decoder": added}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     ours = load(tmp_path)
     assert ours.eos == n and ours.special_ids == [n] and ours.vocab == n + 2
     assert n not in ours.encode("<|im_end|>") and ours.encode("<|im_end|>", special=True) == [n]
     assert ours.encode("<think>") == [n + 1] == ours.encode("<think>", special=True), "plain, though whole"
-    told["added_tokens_decoder"] = {str(n + 7): added[str(n)]}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    config["added_tokens_decoder"] = {str(n + 7): added[str(n)]}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(Problem, match=rf"id {n + 7} .*got {n}"):
         load(tmp_path)
 
 
-def test_the_length_and_padding_a_file_asks_for_are_left_out(tmp_path):
+def test_truncation_and_padding_of_a_file_are_ignored(tmp_path):
     library = Library(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
     library.enable_truncation(3)
@@ -632,7 +632,7 @@ def test_a_template_cannot_complete_a_control_token(before, content, after):
 
 
 @pytest.mark.parametrize(
-    ("template", "says"),
+    ("template", "message"),
     [
         ("{{ messages[0]['nothing']['more'] }}", "template refuses"),
         ("{% for x in messages %}", "template refuses: .*end of"),
@@ -644,9 +644,9 @@ def test_a_template_cannot_complete_a_control_token(before, content, after):
         ("{{ 1 / 0 }}", "ZeroDivision"),
     ],
 )
-def test_a_template_that_fails_is_told(template, says):
+def test_a_template_that_fails_is_reported(template, message):
     ours = imported_tokenizers.from_gguf({**byte_pair_vocabulary(), "chat_template": template})
-    with pytest.raises(Problem, match=says):
+    with pytest.raises(Problem, match=message):
         ours.chat([{"role": "user", "content": "x"}])
 
 
@@ -658,7 +658,7 @@ def test_a_template_that_never_ends_is_stopped(monkeypatch):
         ours.chat([{"role": "user", "content": "x"}])
 
 
-def test_no_template_and_no_message_are_told():
+def test_a_missing_template_or_message_is_refused():
     ours = imported_tokenizers.from_gguf({**byte_pair_vocabulary(), "chat_template": None})
     with pytest.raises(Problem, match="no chat template"):
         ours.chat(CHATS[0])
@@ -677,21 +677,21 @@ def everything(tokenizer):
 @pytest.mark.parametrize("kind", ["byte pairs", "unigram", "bpe of LLaMA", "Marian", "word pieces"])
 def test_saved_and_loaded_is_the_same(kind, pieces, marian, tmp_path):
     if kind == "byte pairs":
-        made = imported_tokenizers.from_gguf({**byte_pair_vocabulary("smollm"), "ggml.add_bos_token": True})
+        tokenizer = imported_tokenizers.from_gguf({**byte_pair_vocabulary("smollm"), "ggml.add_bos_token": True})
     elif kind == "word pieces":
         word_pieces(tmp_path)
-        made = load(tmp_path)
+        tokenizer = load(tmp_path)
     else:
-        made = (
+        tokenizer = (
             load(marian[0]) if kind == "Marian" else imported_tokenizers.from_sentencepiece(pieces[kind][0], end=True)
         )
-    made.save(tmp_path / "again")
+    tokenizer.save(tmp_path / "again")
     again = load(tmp_path / "again")
-    assert everything(again) == everything(made)
-    assert differing(again.encode, made.encode) == []
-    assert differing(lambda t: again.encode(t, special=True), lambda t: made.encode(t, special=True)) == []
-    ids = made.encode("the cat sat")
-    assert again.decode(ids) == made.decode(ids) and again.pieces(ids) == made.pieces(ids)
+    assert everything(again) == everything(tokenizer)
+    assert differing(again.encode, tokenizer.encode) == []
+    assert differing(lambda t: again.encode(t, special=True), lambda t: tokenizer.encode(t, special=True)) == []
+    ids = tokenizer.encode("the cat sat")
+    assert again.decode(ids) == tokenizer.decode(ids) and again.pieces(ids) == tokenizer.pieces(ids)
 
 
 def test_a_cut_model_is_refused(pieces, tmp_path):
@@ -717,7 +717,7 @@ def test_a_map_of_characters_that_leads_outside_is_refused(unit, texts):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"ggml.model": "mystery"}, "tokenizer of kind mystery: gpt2, llama"),
         ({"ggml.pre": "unheard-of"}, "in the way of unheard-of"),
@@ -729,11 +729,11 @@ def test_a_map_of_characters_that_leads_outside_is_refused(unit, texts):
         ({"ggml.model": "llama", "ggml.scores": [0.5]}, "scores has 1 entries"),
     ],
 )
-def test_damaged_gguf_vocabularies_are_refused(change, says):
+def test_damaged_gguf_vocabularies_are_refused(change, message):
     vocabulary = byte_pair_vocabulary()
     vocabulary["ggml.tokens"] = vocabulary["ggml.tokens"][:900]
     vocabulary["ggml.token_type"] = vocabulary["ggml.token_type"][:900]
-    with pytest.raises(Problem, match=says):
+    with pytest.raises(Problem, match=message):
         imported_tokenizers.from_gguf({**vocabulary, **change})
 
 
@@ -763,10 +763,10 @@ def test_a_damaged_map_of_characters_in_a_saved_tokenizer_is_refused(name, piece
         load(tmp_path)
 
 
-@pytest.mark.parametrize("told", [b"[1, 2]", b'{"a": 5}', b"{", b'["a", "a", "</s>", "<unk>"]', b'["a"]'])
-def test_damaged_vocabularies_are_refused(told, marian, tmp_path):
+@pytest.mark.parametrize("content", [b"[1, 2]", b'{"a": 5}', b"{", b'["a", "a", "</s>", "<unk>"]', b'["a"]'])
+def test_damaged_vocabularies_are_refused(content, marian, tmp_path):
     (tmp_path / "source.spm").write_bytes((marian[0] / "source.spm").read_bytes())
-    (tmp_path / "vocab.json").write_bytes(told)
+    (tmp_path / "vocab.json").write_bytes(content)
     with pytest.raises(Problem):
         load(tmp_path)
 

@@ -21,8 +21,8 @@ def test_labels_are_the_hidden_tokens_and_nothing_else_changes(seed, step, shape
     assert (labels[hidden] == ids[hidden]).all() and (x[~hidden] == ids[~hidden]).all()
     assert not np.isin(labels, SPECIAL).any() and not np.isin(x[hidden], SPECIAL).any()
     ordinary = ids < 100
-    wanted = np.minimum(ordinary.sum(1), np.maximum(1, np.rint(0.15 * ordinary.sum(1))))
-    assert (hidden.sum(1) == wanted).all(), "15 %, and at least one where there is one"
+    expected = np.minimum(ordinary.sum(1), np.maximum(1, np.rint(0.15 * ordinary.sum(1))))
+    assert (hidden.sum(1) == expected).all(), "15 %, and at least one where there is one"
     again = mlm(ids.copy(), seed, step, mask=MASK, vocab=VOCAB, special=SPECIAL)
     assert (again[0] == x).all() and (again[1] == labels).all()
 

@@ -23,34 +23,34 @@ def sources(batch):
 
 
 @given(texts=st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), min_size=1, max_size=7))
-def test_a_batch_says_the_pairs(texts):
+def test_a_batch_holds_the_pairs(texts):
     pairs = Pairs(texts, TOKENIZER)
     batch = next(pairs.batches(len(texts)))
     pad, bos, eos = TOKENIZER.pad, TOKENIZER.bos, TOKENIZER.eos
-    found = []
+    decoded = []
     for row in range(len(texts)):
         n, m = batch.source_lengths[row], batch.target_lengths[row]
         assert batch.source[row, n - 1] == eos and (batch.source[row, n:] == pad).all()
         assert batch.target_in[row, 0] == bos and batch.target_out[row, m - 1] == eos
         assert (batch.target_in[row, 1:m] == batch.target_out[row, : m - 1]).all()
         assert (batch.target_in[row, m:] == pad).all() and (batch.target_out[row, m:] == pad).all()
-        found.append((TOKENIZER.decode(batch.source[row]), TOKENIZER.decode(batch.target_out[row])))
-    assert sorted(found) == sorted(texts)
+        decoded.append((TOKENIZER.decode(batch.source[row]), TOKENIZER.decode(batch.target_out[row])))
+    assert sorted(decoded) == sorted(texts)
     assert batch.source.shape[1] == batch.source_lengths.max() and batch.target_in.dtype == np.int64
 
 
 @given(count=st.integers(1, 70), size=st.integers(1, 9), seed=st.integers(0, 99))
-def test_every_pair_comes_once_an_epoch(count, size, seed):
+def test_an_epoch_has_every_pair(count, size, seed):
     texts = numbered(count)
     pairs = Pairs(texts, TOKENIZER)
     steps = -(-count // size)
     for epoch in range(2):
         batches = [pairs.batch(seed, epoch * steps + step, size) for step in range(steps)]
-        seen = [source for batch in batches for source in sources(batch)]
-        assert set(seen) == {source for source, _ in texts}
-        assert len(seen) == steps * size, "all batches are full"
+        drawn = [source for batch in batches for source in sources(batch)]
+        assert set(drawn) == {source for source, _ in texts}
+        assert len(drawn) == steps * size, "all batches are full"
         if size <= count:
-            assert max(map(seen.count, seen)) <= 2
+            assert max(map(drawn.count, drawn)) <= 2
 
 
 def test_a_batch_depends_on_seed_and_step_alone():
@@ -93,17 +93,17 @@ def test_a_stream_never_ends_and_never_repeats_its_state():
 
 @given(texts=st.lists(st.tuples(st.sampled_from("abcdefghij"), st.text(max_size=3)), max_size=60))
 def test_no_source_is_on_both_sides(texts):
-    train, held = split_pairs(texts, 0.3)
-    assert sorted(train + held) == sorted(texts)
-    assert not {source for source, _ in train} & {source for source, _ in held}
+    train, validation = split_pairs(texts, 0.3)
+    assert sorted(train + validation) == sorted(texts)
+    assert not {source for source, _ in train} & {source for source, _ in validation}
     shuffled = split_pairs(texts[::-1], 0.3)
-    assert sorted(shuffled[1]) == sorted(held), "whatever the order of the file"
-    assert len({source for source, _ in held}) == round(0.3 * len({source for source, _ in texts}))
+    assert sorted(shuffled[1]) == sorted(validation), "whatever the order of the file"
+    assert len({source for source, _ in validation}) == round(0.3 * len({source for source, _ in texts}))
 
 
-def test_validation_is_taken_from_everywhere():
-    held = [int(source[:4]) for source, _ in split_pairs(numbered(1000), 0.1)[1]]
-    assert len(held) == 100 and min(held) < 100 and max(held) > 900
+def test_validation_is_spread_over_the_file():
+    numbers = [int(source[:4]) for source, _ in split_pairs(numbered(1000), 0.1)[1]]
+    assert len(numbers) == 100 and min(numbers) < 100 and max(numbers) > 900
 
 
 def test_reading(tmp_path):
@@ -114,7 +114,7 @@ def test_reading(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("raw", "says"),
+    ("raw", "message"),
     [
         (
             "Hi\t你好\n\nThanks\n",
@@ -128,12 +128,12 @@ def test_reading(tmp_path):
     ],
     ids=["one column", "commas", "empty target", "empty source", "nothing", "GB18030"],
 )
-def test_faults_of_a_pairs_file_are_named(raw, says, tmp_path):
+def test_faults_of_a_pairs_file_are_named(raw, message, tmp_path):
     (tmp_path / "bad.tsv").write_bytes(raw if isinstance(raw, bytes) else raw.encode())
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=message):
         read_pairs(tmp_path / "bad.tsv")
 
 
-def test_a_missing_pairs_file_is_told(tmp_path):
+def test_a_missing_pairs_file_is_refused(tmp_path):
     with pytest.raises(Problem, match="source TAB target"):
         read_pairs(tmp_path / "none.tsv")

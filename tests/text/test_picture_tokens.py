@@ -18,7 +18,7 @@ def drawn(side=40):
 
 
 def pixels(shades):
-    return picture_tokens.small(picture_tokens.cut(shades))
+    return picture_tokens.downscale(picture_tokens.crop(shades))
 
 
 def test_every_sign_is_its_patch():
@@ -28,7 +28,7 @@ def test_every_sign_is_its_patch():
     assert len(set(picture_tokens.SIGNS)) == 16
 
 
-def test_size_place_and_colours_make_no_difference():
+def test_size_position_and_colours_make_no_difference():
     ring = pixels(drawn())
     assert ring.shape == (16, 32) and ring.any() and not ring[7:9, 15:17].any() and not ring[0].any()
     others = {
@@ -42,7 +42,7 @@ def test_size_place_and_colours_make_no_difference():
 
 
 @pytest.mark.parametrize(
-    ("table", "wanted"),
+    ("table", "expected"),
     [
         ([[0.0, 1.0]], [[0.0, 1.0]]),
         (np.array([[0, 255]], np.uint8), [[0.0, 1.0]]),
@@ -50,11 +50,11 @@ def test_size_place_and_colours_make_no_difference():
         ([[[0.0, 1.0], [0.0, 0.0]]], [[0.0, 1.0]]),  # grey with transparency
     ],
 )
-def test_greys(table, wanted):
-    np.testing.assert_allclose(picture_tokens.grey(table), wanted)
+def test_greys(table, expected):
+    np.testing.assert_allclose(picture_tokens.grey(table), expected)
 
 
-def test_what_is_no_picture(tmp_path):
+def test_files_that_are_not_pictures_are_refused(tmp_path):
     for name, content in (("text.png", b"no picture"), ("empty.png", b""), ("cut.png", b"\x89PNG\r\n\x1a\n\0\0")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(Problem, match=f"{name} is no picture that can be read"):

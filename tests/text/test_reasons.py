@@ -52,25 +52,25 @@ BROKEN = {
 
 def chinese(problem, file):
     """What is left of the Chinese sentence without the file's name, quotations and names of things."""
-    said = problem.say("zh").replace(str(file), "")
-    assert re.search("[一-鿿]", said)
-    return re.sub(f"“.*?”|{NAMES}", "", said)
+    sentence = problem.say("zh").replace(str(file), "")
+    assert re.search("[一-鿿]", sentence)
+    return re.sub(f"“.*?”|{NAMES}", "", sentence)
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_damaged_sentencepiece_models(name, tmp_path):
-    raw, says = BROKEN[name]
+    raw, message = BROKEN[name]
     file = tmp_path / "a.model"
     file.write_bytes(raw)
-    with pytest.raises(Problem, match=says) as raised:
+    with pytest.raises(Problem, match=message) as raised:
         sentencepiece.read(file)
     assert not re.search("[A-Za-z]{3}", chinese(raised.value, file).replace("char", "")), raised.value.say("zh")
 
 
 def text_of(name, content):
-    def make(place):
-        (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        return place / name
+    def make(folder):
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        return folder / name
 
     return make
 
@@ -79,7 +79,7 @@ REASONS = {
     "a list for a table": (text_of("config.json", "[]"), lambda file: tokenizer_folder._read(file)),
     "no JSON": (text_of("config.json", "{"), lambda file: tokenizer_folder._read(file)),
     "no UTF-8": (text_of("config.json", b"\xff"), lambda file: tokenizer_folder._read(file)),
-    "ids with a gap": (text_of("vocab.json", '{"a": 0, "b": 2}'), lambda file: tokenizer_folder._in_order(file)),
+    "ids with a gap": (text_of("vocab.json", '{"a": 0, "b": 2}'), lambda file: tokenizer_folder._read_vocabulary(file)),
     "no such file": (text_of("else", ""), lambda file: tokenizer_folder._text(file.with_name("vocab.json"))),
     "no tokenizer": (text_of("tokenizer.json", "{}"), lambda file: tokenizer_folder.load(file)),
     "no words": (text_of("shared_vocabulary.json", '{"a": 0}'), lambda file: ctranslate2.vocabulary(file.parent)),
@@ -94,8 +94,8 @@ def test_reasons(name, tmp_path):
     file = make(tmp_path)
     with pytest.raises(Problem) as raised:
         read(file)
-    left = chinese(raised.value, file).replace(str(tmp_path / "vocab.json"), "")
-    assert not re.search("[A-Za-z]{3}", left), raised.value.say("zh")
+    english = chinese(raised.value, file).replace(str(tmp_path / "vocab.json"), "")
+    assert not re.search("[A-Za-z]{3}", english), raised.value.say("zh")
 
 
 def test_weights_that_are_no_safetensors(tmp_path):

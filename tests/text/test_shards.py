@@ -106,7 +106,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path):
     assert tokenizer.decode(tokens[:]) == text
 
 
-def test_done_work_is_not_done_again_and_changed_work_is(book, tmp_path, monkeypatch, small_blocks):
+def test_finished_shards_are_reused_unless_the_input_changed(book, tmp_path, monkeypatch, small_blocks):
     out = tmp_path / "out"
     first = prepare(book, TOKENIZERS["bytes"], out, shard=100)[:].tolist()
     written = (out / "train-00000.bin").stat().st_mtime_ns
@@ -123,10 +123,10 @@ def test_done_work_is_not_done_again_and_changed_work_is(book, tmp_path, monkeyp
 
 
 def test_progress_runs_from_little_to_all(book, tmp_path, small_blocks):
-    told = []
-    prepare(book, TOKENIZERS["bytes"], tmp_path / "out", progress=lambda done, total: told.append((done, total)))
-    done = [done for done, _ in told]
-    assert done == sorted(done) and done[0] < 100 and told[-1] == (len(BOOK.encode()),) * 2
+    reports = []
+    prepare(book, TOKENIZERS["bytes"], tmp_path / "out", progress=lambda done, total: reports.append((done, total)))
+    done = [done for done, _ in reports]
+    assert done == sorted(done) and done[0] < 100 and reports[-1] == (len(BOOK.encode()),) * 2
 
 
 def test_an_interruption_anywhere_leaves_the_same_result(book, tmp_path, small_blocks):
@@ -138,10 +138,10 @@ def test_an_interruption_anywhere_leaves_the_same_result(book, tmp_path, small_b
         pass
 
     def stop_at(count):
-        left = iter(range(count))
+        remaining = iter(range(count))
 
         def progress(done, total):
-            if next(left, None) is None:
+            if next(remaining, None) is None:
                 raise Stop
 
         return progress
@@ -172,8 +172,8 @@ def test_killed_again_and_again_it_still_ends_with_the_same_shards(book, tmp_pat
     for _ in range(20):
         process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(book), str(out)], env=_environment())
         deadline = time.monotonic() + 30  # the import takes a while: count from the first sign of work
-        seen = _state(out)
-        while process.poll() is None and _state(out) == seen and time.monotonic() < deadline:
+        before = _state(out)
+        while process.poll() is None and _state(out) == before and time.monotonic() < deadline:
             time.sleep(0.002)
         try:
             process.wait(timeout=moments.uniform(0, 0.05))
@@ -197,12 +197,12 @@ def _environment():
     return {**os.environ, "PYTHONPATH": root}
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost(book, tmp_path, monkeypatch, small_blocks):
+def test_a_full_disk_is_reported_and_nothing_is_lost(book, tmp_path, monkeypatch, small_blocks):
     real, out = shards_module._encode, tmp_path / "out"
-    left = iter(range(12))
+    remaining = iter(range(12))
 
     def full(*arguments, **named):
-        if next(left, None) is None:
+        if next(remaining, None) is None:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(*arguments, **named)
 
@@ -300,7 +300,7 @@ def test_folders_without_hashes_still_open(hashed):
     assert Dataset.open(hashed)[:].tolist() == whole
 
 
-def test_damaged_folders_are_told(book, tmp_path):
+def test_damaged_folders_are_refused(book, tmp_path):
     with pytest.raises(Problem, match="qkv data prepare"):
         Dataset.open(tmp_path)
     prepare(book, TOKENIZERS["bytes"], tmp_path / "out")

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from qkv.i18n import Problem
 from qkv.text import BPE, Bytes, Characters, Tokenizer, load, train_tokenizer
-from qkv.text.token_bytes import BYTES, LETTERS
+from qkv.text.library_tokenizer import BYTES, LETTERS
 
 BOOK = [
     "ROMEO:\nBut, soft! what light through yonder window breaks?\n\n  It is the east, and Juliet is the sun.\n",
@@ -32,7 +32,7 @@ pasted = st.lists(st.sampled_from([*BOOK, "[EOS]", "[PAD]", "'s", "  ", "\n"]), 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
 @given(text=any_text | pasted)
-def test_any_unicode_text_comes_back(kind, text):
+def test_any_unicode_text_round_trips(kind, text):
     assert TOKENIZERS[kind].decode(TOKENIZERS[kind].encode(text)) == text
 
 
@@ -43,7 +43,7 @@ def test_characters_bring_back_their_own_alphabet(text):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=own_text | pasted)
-def test_every_road_gives_the_same_ids(kind, text):
+def test_all_encoders_give_the_same_ids(kind, text):
     tokens = TOKENIZERS[kind]
     ids = tokens.encode(text)
     assert tokens.library.encode(text).ids == ids, "the library's own road"
@@ -67,7 +67,7 @@ def test_pieces_show_each_token_and_whole_joins_them(kind, text):
     assert b"".join(tokens.token_bytes(ids)) == text.encode()
     assert len(tokens.pieces(ids)) == len(ids)
     groups = tokens.whole(ids)
-    assert "".join(shown for shown, _, _ in groups) == text
+    assert "".join(group for group, _, _ in groups) == text
     assert [i for _, first, end in groups for i in range(first, end)] == list(range(len(ids)))
 
 
@@ -81,7 +81,7 @@ def test_a_piece_that_is_part_of_a_character_shows_its_bytes():
     assert tokens.decode(ids[:-1]) == "a�"
 
 
-def test_byte_letters_are_the_ones_of_gpt2():
+def test_byte_letters_are_those_of_gpt2():
     assert sorted(BYTES.values()) == list(range(256))
     assert (LETTERS[ord(" ")], LETTERS[ord("\n")], LETTERS[ord("A")], LETTERS[0xAD]) == ("Ġ", "Ċ", "A", "Ń")
 
@@ -93,12 +93,12 @@ def test_special_tokens_are_distinct_and_never_come_from_plain_text(kind):
     assert sorted(ids) == tokens.special_ids and len(set(ids)) == 5
     plain = tokens.encode("[MASK] is text")
     assert not set(plain) & set(ids)
-    meant = tokens.encode("is [MASK] text[EOS]", special=True)
-    assert meant.count(tokens.mask) == 1 and meant[-1] == tokens.eos
+    special = tokens.encode("is [MASK] text[EOS]", special=True)
+    assert special.count(tokens.mask) == 1 and special[-1] == tokens.eos
     blank = "" if kind == "bpe" else " "  # there it belongs to the hidden word
-    assert tokens.decode(meant) == f"is{blank} text"
-    assert tokens.decode(meant, special=True) == f"is{blank}[MASK] text[EOS]"
-    assert "[MASK]" in tokens.pieces(meant)
+    assert tokens.decode(special) == f"is{blank} text"
+    assert tokens.decode(special, special=True) == f"is{blank}[MASK] text[EOS]"
+    assert "[MASK]" in tokens.pieces(special)
 
 
 def saved_before(tokens: Tokenizer, folder, mask: str = "[MASK]") -> Tokenizer:
@@ -145,8 +145,8 @@ MASKED = {
 def test_a_mask_moves_no_other_token(kind, saved, tmp_path):
     """With a word of one token in place of each [MASK], every token is where it was."""
     book = ["the small dog barks. the old man sees the small dog.\t\n"] * 20 + ["我们一起去北京。的"] * 20
-    made = train_tokenizer(kind, book, vocab=330 if kind == "bpe" else None)
-    tokens = made if saved == "today" else saved_before(made, tmp_path)
+    tokenizer = train_tokenizer(kind, book, vocab=330 if kind == "bpe" else None)
+    tokens = tokenizer if saved == "today" else saved_before(tokenizer, tmp_path)
     for name, masked in MASKED.items():
         hidden = tokens.encode(masked, special=True)
         assert hidden.count(tokens.mask) == masked.count("[MASK]")
@@ -160,12 +160,12 @@ def test_a_mask_moves_no_other_token(kind, saved, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_guesses_are_put_in_where_their_masks_are(kind):
-    made = train_tokenizer(kind, ["the small dog barks. the walking dog\n"] * 20)
+    tokenizer = train_tokenizer(kind, ["the small dog barks. the walking dog\n"] * 20)
     for masked in (masked for name, masked in MASKED.items() if "Chinese" not in name):
         word = " the" if kind == "bpe" else "d"
         filled = masked
         for _ in range(masked.count("[MASK]")):
-            filled = made.put_in(filled, word)
+            filled = tokenizer.put_in(filled, word)
         if kind == "bpe":
             expected = masked.replace(" [MASK]", "[MASK]").replace("[MASK]", word)
             assert filled == (expected[1:] if masked.startswith("[MASK]") else expected)
@@ -174,13 +174,13 @@ def test_guesses_are_put_in_where_their_masks_are(kind):
 
 
 def test_a_guess_is_put_in_with_the_blank_that_its_token_holds():
-    made = train_tokenizer("bpe", ["the small dog barks. the walking dog"] * 20, vocab=330)
-    assert made.put_in("the small [MASK] barks", " dog") == "the small dog barks"
-    assert made.put_in("the walk [MASK] dog", "ing") == "the walking dog"
-    assert made.put_in("[MASK] dog", " the") == "the dog"
+    tokenizer = train_tokenizer("bpe", ["the small dog barks. the walking dog"] * 20, vocab=330)
+    assert tokenizer.put_in("the small [MASK] barks", " dog") == "the small dog barks"
+    assert tokenizer.put_in("the walk [MASK] dog", "ing") == "the walking dog"
+    assert tokenizer.put_in("[MASK] dog", " the") == "the dog"
 
 
-def test_a_mask_with_another_name_is_read_as_its_file_says(tmp_path):
+def test_a_mask_with_another_name_is_read(tmp_path):
     """Another project's tokenizer gives the ids that the library gives."""
     tokens = saved_before(TOKENIZERS["bpe"], tmp_path, mask="<mask>")
     theirs = AutoTokenizer.from_pretrained(tmp_path)
@@ -236,7 +236,7 @@ def test_unknown_characters_are_named_or_become_unk():
 
 
 @pytest.mark.parametrize("kind", ["bytes", "bpe"])
-def test_half_a_character_is_refused_with_its_place(kind):
+def test_half_a_character_is_refused_with_its_position(kind):
     with pytest.raises(ValueError, match=r"U\+D83D, at position 2"):
         TOKENIZERS[kind].encode("ab\ud83d")
 

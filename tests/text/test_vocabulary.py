@@ -46,7 +46,7 @@ def test_bpe_learns_frequent_pieces_up_to_the_vocabulary():
         "English with a list of characters",
     ],
 )
-def test_the_choice_fits_the_corpus_and_says_why(texts, kind):
+def test_the_choice_fits_the_corpus_and_gives_a_reason(texts, kind):
     choice = choose(texts)
     assert choice.kind == kind
     assert kind in choice.why and "characters" in choice.why
@@ -58,8 +58,8 @@ def test_the_choice_fits_the_corpus_and_says_why(texts, kind):
 def test_an_explicit_kind_always_wins():
     chinese = ["".join(random.Random(0).choices([chr(0x4E00 + i) for i in range(2500)], k=20_000))]
     assert [train_tokenizer(kind, chinese).kind for kind in ("bytes", "characters")] == ["bytes", "characters"]
-    made = train_tokenizer("auto", chinese)
-    assert (reason("auto", made), reason("characters", made)) == ("why.many", "why.asked")
+    tokenizer = train_tokenizer("auto", chinese)
+    assert (reason("auto", tokenizer), reason("characters", tokenizer)) == ("why.many", "why.asked")
 
 
 def test_a_larger_corpus_gets_a_larger_vocabulary():
@@ -75,7 +75,7 @@ def test_a_larger_corpus_gets_a_larger_vocabulary():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"kind": "word"}, "no tokenizer 'word': choose from characters, bytes, bpe, or auto"),
         ({"kind": "bytes", "vocab": 100}, "vocab=100 is for bpe"),
@@ -87,6 +87,6 @@ def test_a_larger_corpus_gets_a_larger_vocabulary():
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(f"{v}" for v in value.values())[:30],
 )
-def test_mistakes_are_told(arguments, says):
-    with pytest.raises(ValueError, match=says):
+def test_wrong_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         train_tokenizer(**{"texts": ["text"], **arguments})

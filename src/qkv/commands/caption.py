@@ -44,11 +44,11 @@ def run(options: argparse.Namespace) -> None:
         )
     from ..text import picture_tokens
 
-    pixels = picture_tokens.small(picture_tokens.cut(picture_tokens.read(picture)))
+    pixels = picture_tokens.downscale(picture_tokens.crop(picture_tokens.read(picture)))
     model, tokenizer = open_model(str(DEMO) if options.demo else options.model, "caption", yes=options.yes)
     from ..tracing.study.caption_attention import caption
 
-    languages = sorted(picture_tokens.TOLD_IN, key=lambda lang: lang != language())
+    languages = sorted(picture_tokens.LANGUAGE_SIGNS, key=lambda lang: lang != language())
     captions = [caption(model, tokenizer, pixels, lang, layer=options.layer, head=options.head) for lang in languages]
     from ..draw import caption_picture as drawing
 

@@ -54,7 +54,7 @@ def export(model: Transformer, tokenizer: Tokenizer | None, folder: str | Path, 
         config["decoder_start_token_id"] = 0 if start is None else start
     config["qkv_version"] = __version__
 
-    generation = {} if tokenizer is None else tokenizer.habits.told()
+    generation = {} if tokenizer is None else tokenizer.habits.as_config()
     if generation:  # this file overrides all generation settings of config.json
         ends = tokenizer.ends if tokenizer is not None and tokenizer.ends else None
         names = ("bos_token_id", "pad_token_id", "decoder_start_token_id")

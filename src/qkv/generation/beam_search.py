@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..i18n import Problem
 from ..model.transformer import Transformer
-from ..text.generation_defaults import Habits
+from ..text.generation_defaults import GenerationDefaults
 from .prefill import Lengths, Prompts, Reading, as_rows, source_rows
 from .token_constraints import obey, penalize
 
@@ -41,7 +41,7 @@ def beam(
     source: Prompts | None = None,
     source_lengths: Lengths | None = None,
     cache: bool = True,
-    habits: Habits | None = None,
+    habits: GenerationDefaults | None = None,
 ) -> list[list[Candidate]]:
     """The `best` texts found for each prompt, the highest score first.
 

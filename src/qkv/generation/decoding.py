@@ -13,7 +13,7 @@ import torch
 
 from ..i18n import Notice, Problem
 from ..model.transformer import Transformer
-from ..text.generation_defaults import Habits
+from ..text.generation_defaults import GenerationDefaults
 from .prefill import Lengths, Prompts, Reading, as_rows, note_context, quiet, source_rows
 from .sampling import Sampling, draws, token_mask
 from .token_constraints import obey
@@ -38,7 +38,7 @@ def generate(
     source: Prompts | None = None,
     source_lengths: Lengths | None = None,
     cache: bool = True,
-    habits: Habits | None = None,
+    habits: GenerationDefaults | None = None,
     on_token: Callable[[int, int], object] | None = None,
 ) -> list[list[int]]:
     """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`, none of `never`.
@@ -94,7 +94,7 @@ def grow(
     source: Prompts | None = None,
     source_lengths: Lengths | None = None,
     cache: bool = True,
-    habits: Habits | None = None,
+    habits: GenerationDefaults | None = None,
 ) -> Generator[tuple[int, int], bool | None, None]:
     """(item, token) as they come, step by step; send True to end that item. Arguments as in `generate`."""
     rows = as_rows("prompt", prompts, model.config.vocab)

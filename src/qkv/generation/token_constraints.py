@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..text.generation_defaults import Habits
+from ..text.generation_defaults import GenerationDefaults
 from . import sampling
 
 NEVER = float("-inf")
 
 
 def obey(
-    habits: Habits,
+    habits: GenerationDefaults,
     scores: Tensor,
     texts: Sequence[Sequence[int]],
     prompt_lengths: Sequence[int],
@@ -37,7 +37,7 @@ def obey(
     >>> said.tolist()  # 1 was followed by 2 before
     [[0.0, 0.0, -inf, 0.0]]
     """
-    if habits.plain and habits.forced_bos_token_id is None:
+    if habits.is_unrestricted and habits.forced_bos_token_id is None:
         return scores
     scores, vocab = scores.clone(), scores.shape[1]
 

@@ -37,7 +37,7 @@ class File:
     """
 
     inside: str
-    keep: str
+    target: str
     sha256: str
     size: int
     unpack: str = "as it is"
@@ -82,9 +82,9 @@ def _item(name: str, kind: str, manifest: str, licence: str, note: str, layout: 
         elif word == "folder":
             folder = f"{path}/"
         else:
-            size, sha256, *kept = rest
-            keep, unpack = [*kept, *[Path(path).name, "as it is"][len(kept) :]]
-            files.append(File(folder + path, keep, sha256, int(size), unpack, within))
+            size, sha256, *saved = rest
+            target, unpack = [*saved, *[Path(path).name, "as it is"][len(saved) :]]
+            files.append(File(folder + path, target, sha256, int(size), unpack, within))
     return Item(name, kind, package, tuple(files), licence, note, layout, credit)
 
 

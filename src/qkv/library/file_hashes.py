@@ -19,15 +19,15 @@ CHUNK = 1 << 22
 
 def changed(
     home: Path,
-    wanted: Mapping[Path, str | None],
+    expected: Mapping[Path, str | None],
     *,
     again: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:
     """Those of some files, each with the sha256 it should have, that hold something else; `again` trusts no note."""
-    notes, told = read(home), {}
-    found, done, total = [], 0, sum(file.stat().st_size for file in wanted)
-    for file, sha256 in wanted.items():
+    notes, verified = read(home), {}
+    mismatches, done, total = [], 0, sum(file.stat().st_size for file in expected)
+    for file, sha256 in expected.items():
         key, state = file.relative_to(home).as_posix(), file.stat()
         now = {"bytes": state.st_size, "mtime": state.st_mtime_ns}
         note = notes.get(key) or {}
@@ -35,30 +35,30 @@ def changed(
         if again or note != {"sha256": sha256, **now}:
             digest = _sha256(file, lambda part, done=done: progress(done + part, total))  # type: ignore[misc]
             if sha256 not in (None, digest):
-                found.append(file)
+                mismatches.append(file)
             else:
-                told[key] = {"sha256": digest, **now}
+                verified[key] = {"sha256": digest, **now}
         done += state.st_size
-    if told:
-        write(home, read(home) | told)
-    return found
+    if verified:
+        write(home, read(home) | verified)
+    return mismatches
 
 
 def forget(home: Path, folder: Path) -> None:
     """Drop the notes on what lay in a folder."""
-    notes, begins = read(home), folder.relative_to(home).as_posix() + "/"
-    kept = {key: note for key, note in notes.items() if not key.startswith(begins)}
-    if kept != notes:
-        write(home, kept)
+    notes, prefix = read(home), folder.relative_to(home).as_posix() + "/"
+    remaining = {key: note for key, note in notes.items() if not key.startswith(prefix)}
+    if remaining != notes:
+        write(home, remaining)
 
 
 def read(home: Path) -> JsonObject:
     """The notes; none where the file is absent or damaged: then everything is looked at again."""
     try:
-        told = json.loads((home / NAME).read_text(encoding="utf-8"))
+        notes = json.loads((home / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return notes if isinstance(notes, dict) else {}
 
 
 def write(home: Path, notes: JsonObject) -> None:

@@ -21,9 +21,9 @@ from ..disk.bounded_reading import folder_size, is_plain
 from ..i18n import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
-READ = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
+WEIGHT_FILES = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
 # Beside the weights: configurations and vocabularies, SentencePiece's models, and how a chat is laid out.
-BESIDE = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
+COMPANIONS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.gguf))?(@(?P<revision>[\w./-]+))?")
 
@@ -44,24 +44,24 @@ class Repository:
     note: str = _("from the Hugging Face hub")
 
     @classmethod
-    def named(cls, name: str, home: Path) -> "Repository":
+    def parse(cls, name: str, home: Path) -> "Repository":
         """
-        >>> Repository.named("hf:owner/tiny@v1", Path("cache")).folder.as_posix()
+        >>> Repository.parse("hf:owner/tiny@v1", Path("cache")).folder.as_posix()
         'cache/model/hf/owner--tiny@v1'
         """
-        found, whole = NAME.fullmatch(name), name.removeprefix(PREFIX).replace("/", "--")
+        match, folder_name = NAME.fullmatch(name), name.removeprefix(PREFIX).replace("/", "--")
         if (
-            not found
-            or not is_plain(whole)
-            or any(set(part) <= {"."} or ".." in part for part in found.groupdict().values() if part)
+            not match
+            or not is_plain(folder_name)
+            or any(set(part) <= {"."} or ".." in part for part in match.groupdict().values() if part)
         ):
             raise Problem(
                 "{name} names no repository of the hub: write hf:owner/name, hf:owner/name@revision, or, for one file "
                 "of several, hf:owner/name/FILE.gguf",
                 name=name,
             )
-        repository = f"{found['owner']}/{found['repo']}"
-        return cls(name, repository, found["file"], found["revision"], home / "model" / "hf" / whole)
+        repository = f"{match['owner']}/{match['repo']}"
+        return cls(name, repository, match["file"], match["revision"], home / "model" / "hf" / folder_name)
 
     @property
     def path(self) -> Path | None:
@@ -77,13 +77,13 @@ class Repository:
         return folder_size(self.folder)
 
 
-def fetched(home: Path) -> list[Repository]:
+def cached_repositories(home: Path) -> list[Repository]:
     """What of the hub is in the cache."""
-    found = []
+    repositories = []
     for folder in sorted((home / "model" / "hf").glob("*--*")):
         with suppress(Problem):  # a folder that somebody put there
-            found.append(Repository.named(PREFIX + folder.name.replace("--", "/"), home))
-    return [repository for repository in found if repository.path]
+            repositories.append(Repository.parse(PREFIX + folder.name.replace("--", "/"), home))
+    return [repository for repository in repositories if repository.path]
 
 
 class HubFile(Protocol):
@@ -107,10 +107,10 @@ def download(
     api = api or _library(repository)
     try:
         info = api.model_info(repository.id, revision=repository.revision, files_metadata=True)
-        wanted = choose(repository, {file.rfilename: file for file in info.siblings})
-        total = sum(file.size or 0 for file in wanted)
-        with _watched(out, lambda done: progress(min(done, total), total)):
-            for file in wanted:
+        files = choose(repository, {file.rfilename: file for file in info.siblings})
+        total = sum(file.size or 0 for file in files)
+        with _report_growth(out, lambda done: progress(min(done, total), total)):
+            for file in files:
                 # By the commit that was listed: a repository that changes meanwhile is not mixed.
                 api.hf_hub_download(repository.id, file.rfilename, revision=info.sha, local_dir=out)
     except Problem:
@@ -118,35 +118,35 @@ def download(
     except Exception as error:  # the library's own, or those of whatever it speaks HTTP with
         raise _explain(repository, error) from error
     shutil.rmtree(out / ".cache", ignore_errors=True)  # the library's notes
-    for file in wanted:
+    for file in files:
         _verify(repository, out / file.rfilename, file)
     progress(total, total)
 
 
 def choose(repository: Repository, files: dict[str, HubFile]) -> list[HubFile]:
     """The files worth fetching: weights in the first folder only, safetensors rather than GGUF, never pickles."""
-    here = sorted(name for name in files if "/" not in name)
-    ggufs = _like(here, "*.gguf")
+    names = sorted(name for name in files if "/" not in name)
+    ggufs = _matching(names, "*.gguf")
     if repository.file is not None:
         if repository.file not in ggufs:
             raise Problem(
                 "{name} has no file {file}: it has {files}",
                 name=repository.name,
                 file=repository.file,
-                files=all_of(ggufs or here),
+                files=all_of(ggufs or names),
             )
         return [files[repository.file]]
-    weights = _like(here, READ[0]) or _like(here, READ[1]) or ggufs
+    weights = _matching(names, WEIGHT_FILES[0]) or _matching(names, WEIGHT_FILES[1]) or ggufs
     if not weights:
-        if others := _like(here, "*.safetensors"):
+        if others := _matching(names, "*.safetensors"):
             raise Problem(
                 "{name} has {found}, but no weights under the names that are read ({wanted}): it is perhaps an "
                 "adapter for another model, or for another program",
                 name=repository.name,
                 found=all_of(others),
-                wanted=all_of(READ),
+                wanted=all_of(WEIGHT_FILES),
             )
-        if pickled := _like(here, *PICKLED):
+        if pickled := _matching(names, *PICKLED):
             raise Problem(
                 "{name} has no safetensors or GGUF weights, only {found}: pickled files can run any program when they "
                 "are opened, so qkv does not fetch them. Convert them once where you trust them: load with "
@@ -165,10 +165,10 @@ def choose(repository: Repository, files: dict[str, HubFile]) -> list[HubFile]:
             name=repository.name,
             files=all_of(f"hf:{repository.id}/{g}" for g in ggufs),
         )
-    return [files[name] for name in (*_like(here, *BESIDE), *weights)]
+    return [files[name] for name in (*_matching(names, *COMPANIONS), *weights)]
 
 
-def _like(names: list[str], *patterns: str) -> list[str]:
+def _matching(names: list[str], *patterns: str) -> list[str]:
     return [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
 
 
@@ -194,14 +194,14 @@ def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
     with file.open("rb") as opened:
         while piece := opened.read(1 << 20):
             digest.update(piece)
-    if (found := digest.hexdigest()) != expected:
+    if (actual := digest.hexdigest()) != expected:
         raise Problem(
             "{file} of {name} is not what the hub says it is ({kind} {found}…, expected {expected}…): it was not used; try "
             "again",
             name=repository.name,
             file=file.name,
             kind=kind,
-            found=found[:12],
+            found=actual[:12],
             expected=expected[:12],
         )
 
@@ -229,7 +229,7 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
     names = {kind.__name__ for each in chain for kind in type(each).__mro__}
     statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
     first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    told = dict(name=repository.name, why=quoted(first_line))
+    values = dict(name=repository.name, why=quoted(first_line))
     if "GatedRepoError" in names:
         return Problem(
             "the hub gives {name} only to those who accepted its licence: accept it on the model's page, log in "
@@ -249,32 +249,32 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
             name=repository.name,
         )
     if statuses & {401, 403}:
-        return Problem("the hub refused to give {name} ({why}): log in anew with  hf auth login", **told)
+        return Problem("the hub refused to give {name} ({why}): log in anew with  hf auth login", **values)
     if 429 in statuses or max(statuses) >= 500:
-        return Problem("the hub can't give {name} just now ({why}): try again in some minutes", **told)
+        return Problem("the hub can't give {name} just now ({why}): try again in some minutes", **values)
     if names & {"RemoteProtocolError", "ReadError", "ReadTimeout", "IncompleteRead"}:
         return Problem(
             "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  "
             "qkv models get {name}  again",
-            **told,
+            **values,
         )
     if names & {"OfflineModeIsEnabled", "TransportError", "ConnectTimeout", "ConnectionError", "TimeoutError"}:
         return Problem(
             "{name} is not in the cache and the hub cannot be reached ({why}): go online and run  qkv models get "
             "{name}  again, or give the folder of a copy you have",
-            **told,
+            **values,
         )
-    return Problem("{name} could not be fetched from the hub: {why}", **told)
+    return Problem("{name} could not be fetched from the hub: {why}", **values)
 
 
 @contextmanager
-def _watched(folder: Path, tell: Callable[[int], None]) -> Iterator[None]:
+def _report_growth(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
     """Tell how a folder grows while the work inside the `with` goes on."""
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.2):
-            tell(folder_size(folder))  # the library renames files meanwhile
+            report(folder_size(folder))  # the library renames files meanwhile
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

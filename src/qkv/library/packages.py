@@ -43,7 +43,7 @@ def pypi_download(package: Package, folder: Path, progress: Progress) -> Path:
     registry = python_registry()
     client = Client(registry.network)
     pages = [f"{address.rstrip('/')}/{_normalised(package.name)}/" for address in registry.indexes]
-    sources = [partial(_links_of_place, client, place) for place in registry.find_links]
+    sources = [partial(_links_of_location, client, location) for location in registry.find_links]
     sources += [partial(_links_of_page, client, page) for page in pages]
     return _first_exact(package, client, sources, folder, progress)
 
@@ -109,13 +109,13 @@ def _wrong_hash() -> TransferError:
 
 def _is_archive(filename: str, package: Package) -> bool:
     """True for an archive of the right name, version and kind."""
-    wanted = _normalised(f"{package.name}-{package.version}")
+    expected = _normalised(f"{package.name}-{package.version}")
     if package.registry == "npm":
         return True
     if not package.sdist:
-        return filename.endswith(".whl") and _normalised("-".join(filename.split("-")[:2])) == wanted
+        return filename.endswith(".whl") and _normalised("-".join(filename.split("-")[:2])) == expected
     stem = re.sub(r"\.(tar\.gz|zip|tar\.bz2|tgz)$", "", filename)
-    return stem != filename and _normalised(stem) == wanted
+    return stem != filename and _normalised(stem) == expected
 
 
 def _normalised(name: str) -> str:
@@ -125,14 +125,14 @@ def _normalised(name: str) -> str:
 # ── what a source lists ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _links_of_place(client: Client, place: str) -> list[Link]:
+def _links_of_location(client: Client, location: str) -> list[Link]:
     """Return the archives of a folder, or those that a page links to."""
-    if "://" not in place and not place.startswith("file:"):
-        place = Path(os.path.abspath(place)).as_uri()
-    path = local_path(place)
+    if "://" not in location and not location.startswith("file:"):
+        location = Path(os.path.abspath(location)).as_uri()
+    path = local_path(location)
     if path is not None and path.is_dir():
         return [Link(file.name, file.as_uri()) for file in sorted(path.iterdir()) if file.is_file()]
-    return _links_of_page(client, place)
+    return _links_of_page(client, location)
 
 
 def _links_of_page(client: Client, address: str) -> list[Link]:

@@ -49,7 +49,7 @@ def python_registry(environ: Mapping[str, str] | None = None) -> Registry:
         addresses = uv.default_indexes + uv.indexes
     else:
         addresses = index_urls + _words(pip.get("extra-index-url")) + uv.indexes
-    find_links = [os.path.expanduser(place) for place in _words(pip.get("find-links")) + uv.find_links]
+    find_links = [os.path.expanduser(location) for location in _words(pip.get("find-links")) + uv.find_links]
     return Registry(
         tuple(dict.fromkeys(map(_without_credentials, addresses))),
         tuple(dict.fromkeys(map(_without_credentials, find_links))),
@@ -285,9 +285,9 @@ def _npmrc(file: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 def _npm_authorization(address: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the header that an .npmrc has for a registry: //host/path/:_authToken, :_auth, or a name and a password."""
-    place = address.partition(":")[2].rstrip("/")
-    while place.strip("/"):
-        for prefix in (f"{place}/:", f"{place}:"):
+    scope = address.partition(":")[2].rstrip("/")
+    while scope.strip("/"):
+        for prefix in (f"{scope}/:", f"{scope}:"):
             if token := settings.get(f"{prefix}_authToken"):
                 return {origin(address): f"Bearer {token}"}
             if pair := settings.get(f"{prefix}_auth"):
@@ -295,7 +295,7 @@ def _npm_authorization(address: str, settings: Mapping[str, str]) -> dict[str, s
             if (user := settings.get(f"{prefix}username")) and (password := settings.get(f"{prefix}_password")):
                 secret = base64.b64decode(password + "==").decode("utf-8", "replace")
                 return {origin(address): _basic(user, secret)}
-        place = place.rpartition("/")[0]
+        scope = scope.rpartition("/")[0]
     return {}
 
 
@@ -313,15 +313,15 @@ def _authorization(addresses: Iterable[str], environ: Mapping[str, str]) -> dict
         if login:
             user, _colon, password = login.partition(":")
             headers[origin(address)] = _basic(unquote(user), unquote(password))
-        elif entries and (found := entries.authenticators(parts.hostname or "")):
-            headers.setdefault(origin(address), _basic(found[0], found[2] or ""))
+        elif entries and (entry := entries.authenticators(parts.hostname or "")):
+            headers.setdefault(origin(address), _basic(entry[0], entry[2] or ""))
     return headers
 
 
 def _netrc(environ: Mapping[str, str]) -> netrc.netrc | None:
-    for place in [environ["NETRC"]] if environ.get("NETRC") else ["~/.netrc", "~/_netrc"]:
+    for file in [environ["NETRC"]] if environ.get("NETRC") else ["~/.netrc", "~/_netrc"]:
         try:
-            return netrc.netrc(os.path.expanduser(place))
+            return netrc.netrc(os.path.expanduser(file))
         except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
             continue
     return None

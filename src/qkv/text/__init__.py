@@ -1,6 +1,6 @@
 """Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch.
 
-Read in this order: `tokenizer`, `library_tokenizer`, `token_bytes`, `vocabulary`, `sentencepiece`, `imported_tokenizers`,
+Read in this order: `tokenizer`, `library_tokenizer`, `vocabulary`, `sentencepiece`, `imported_tokenizers`,
 `tokenizer_folder`, `generation_defaults`, `chat_templates`, `template_process`, `corpus`, `shards`, `dataset`,
 `length_batches`, `pairs`, `labelled_texts`, `conversations`, `mlm_masking`, `seeded_rng`, `dates`, `sequence_tasks`,
 `picture_tokens`.

@@ -23,7 +23,7 @@ from typing import Any
 from ..i18n import Problem, quoted
 
 SECONDS = 5.0  # a template takes a millisecond
-START = 120.0  # for a busy machine to start a process
+START_SECONDS = 120.0  # for a busy machine to start a process
 ChatMessage = Mapping[str, Any]  # role and content, and what else a template reads
 TOO_LARGE = '{"large": true}'  # what the process answers, or would have if it could
 MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # never characters of any text, says Unicode
@@ -39,12 +39,12 @@ def render(template: str, messages: Sequence[ChatMessage], *, answer: bool, name
     values = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": answer, **names}
     request = json.dumps({"template": template, "values": values, "seconds": SECONDS}, default=str)
     with _lock:
-        told = json.loads(_ask(request))
-    if "refused" in told:
-        raise Problem("the model's chat template refuses: {why}", why=told["refused"])
-    if "text" not in told:
+        response = json.loads(_exchange(request))
+    if "refused" in response:
+        raise Problem("the model's chat template refuses: {why}", why=response["refused"])
+    if "text" not in response:
         raise Problem("the model's chat template makes more than memory and models hold, and was stopped")
-    return told["text"]
+    return response["text"]
 
 
 class _Process:
@@ -52,8 +52,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.owner = os.getpid()  # after a fork the child needs its own
-        self.late = False
-        where = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
+        self.timed_out = False
+        variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
         lifeline, self.lifeline = os.pipe()
         inherited = () if os.name == "nt" else (lifeline,)
         try:
@@ -64,7 +64,7 @@ class _Process:
                 stderr=subprocess.DEVNULL,
                 text=True,
                 encoding="utf-8",
-                env={**os.environ, **where},
+                env={**os.environ, **variables},
                 pass_fds=inherited,
             )
         except OSError as error:
@@ -72,35 +72,35 @@ class _Process:
             raise Problem("the process that runs chat templates can't be started: {why}", why=quoted(error)) from None
         finally:
             os.close(lifeline)
-        if self.say(None, START) != "ready\n":
-            self.end()
+        if self.exchange(None, START_SECONDS) != "ready\n":
+            self.close()
             raise Problem(
                 "the process that runs chat templates can't be started: {why}",
                 why=f"exit code {self.process.returncode}",
             )
 
-    def say(self, line: str | None, seconds: float) -> str:
+    def exchange(self, line: str | None, seconds: float) -> str:
         """Its answer to a line; "" if it died of it, which it is made to when it takes too long."""
         assert self.process.stdin is not None and self.process.stdout is not None
-        alarm = threading.Timer(seconds, self._stop)
+        alarm = threading.Timer(seconds, self._time_out)
         alarm.daemon = True
         alarm.start()
         try:
             if line is not None:
                 self.process.stdin.write(line + "\n")
                 self.process.stdin.flush()
-            told = self.process.stdout.readline()
-            return told if told.endswith("\n") else ""
+            response = self.process.stdout.readline()
+            return response if response.endswith("\n") else ""
         except OSError:  # it is dead already
             return ""
         finally:
             alarm.cancel()
 
-    def _stop(self) -> None:
-        self.late = True
+    def _time_out(self) -> None:
+        self.timed_out = True
         self.process.kill()  # nothing else reaches a process that counts ten million digits
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Stop it."""
         if self.owner == os.getpid():
             self.process.kill()
@@ -117,42 +117,42 @@ _process: _Process | None = None
 _lock = threading.Lock()
 
 
-def _ask(request: str) -> str:
+def _exchange(request: str) -> str:
     """What the process answers; one that is gone is replaced."""
     global _process
     if _process is not None and _process.process.poll() is not None:
-        _end()
+        _close_process()
     _process = _process or _Process()
-    told = ""
+    response = ""
     try:
-        told = _process.say(request, SECONDS)
-        if not told and _process.late:
+        response = _process.exchange(request, SECONDS)
+        if not response and _process.timed_out:
             raise Problem(
                 "the model's chat template ran for more than {seconds} seconds and was stopped", seconds=SECONDS
             )
-        return told or TOO_LARGE
+        return response or TOO_LARGE
     finally:
-        if not told:  # or interrupted, and then the next answer would be to this request
-            _end()
+        if not response:  # or interrupted, and then the next answer would be to this request
+            _close_process()
 
 
-def _end() -> None:
+def _close_process() -> None:
     global _process
     if _process is not None:
-        _process.end()
+        _process.close()
     _process = None
 
 
-def _forked() -> None:
+def _reset_after_fork() -> None:
     """A child has neither the process nor whatever thread held the lock."""
     global _lock
     _lock = threading.Lock()
-    _end()
+    _close_process()
 
 
-atexit.register(_end)
+atexit.register(_close_process)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[ChatMessage], str]:
@@ -163,48 +163,51 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
     'say <·end> now'
     """
     names = [name for name in names if len(name) > 1]
-    written = json.dumps(messages, ensure_ascii=False, default=str)
-    mark = next((mark for mark in MARKS if mark not in written), None)
+    serialized = json.dumps(messages, ensure_ascii=False, default=str)
+    mark = next((mark for mark in MARKS if mark not in serialized), None)
     if mark is None:
         raise Problem("the chat uses every one of the 32 codes that Unicode keeps free of characters: leave one out")
     if not names:
         return list(messages), mark
-    whole = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
+    name_pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
     longest = max(map(len, names))
     firsts, lasts = {name[0] for name in names}, {name[-1] for name in names}
 
-    def begins(end: str) -> bool:
-        return end[0] in firsts and any(name.startswith(end) for name in names)
+    def begins_name(tail: str) -> bool:
+        return tail[0] in firsts and any(name.startswith(tail) for name in names)
 
-    def ends(begin: str) -> bool:
-        return begin[-1] in lasts and any(name.endswith(begin) for name in names)
+    def ends_name(head: str) -> bool:
+        return head[-1] in lasts and any(name.endswith(head) for name in names)
 
-    def within(core: str) -> bool:
+    def is_inside_name(core: str) -> bool:
         return len(core) < longest and any(core in name for name in names)
 
-    def broken(text: str) -> str:
+    def break_names(text: str) -> str:
         # Again and again, since names may overlap: what is left of one can be part of the next.
-        while found := whole.search(text):
-            text = text[: found.start() + 1] + mark + text[found.start() + 1 :]
+        while match := name_pattern.search(text):
+            text = text[: match.start() + 1] + mark + text[match.start() + 1 :]
         core = text.strip()  # templates strip too
         if core:
             first = text.index(core)
             # A name that is only begun or ended here could be made whole by what the template puts beside it.
-            some = range(1, min(longest, len(core) + 1))
-            after = mark if any(begins(core[-n:]) for n in some) else ""
-            before = mark if any(ends(core[:n]) for n in some) or within(core) else ""
+            lengths = range(1, min(longest, len(core) + 1))
+            after = mark if any(begins_name(core[-n:]) for n in lengths) else ""
+            before = mark if any(ends_name(core[:n]) for n in lengths) or is_inside_name(core) else ""
             text = text[:first] + before + core + after + text[first + len(core) :]
         return text
 
-    def through(value: Any) -> Any:
+    def guard_value(value: Any) -> Any:
         if isinstance(value, str):
-            return broken(value)
+            return break_names(value)
         if isinstance(value, Mapping):
-            return {key: through(inner) for key, inner in value.items()}
-        return [through(inner) for inner in value] if isinstance(value, list | tuple) else value
+            return {key: guard_value(inner) for key, inner in value.items()}
+        return [guard_value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
     # The role is a word the template compares with; it is broken only if it holds a whole name.
     return [
-        {key: value if key == "role" and not whole.search(str(value)) else through(value) for key, value in m.items()}
+        {
+            key: value if key == "role" and not name_pattern.search(str(value)) else guard_value(value)
+            for key, value in m.items()
+        }
         for m in messages
     ], mark

@@ -30,7 +30,7 @@ class ChatRow(NamedTuple):
     """A chat, or its beginning, as tokens; `answered` are those that the assistant says."""
 
     ids: list[int]
-    answered: list[bool]
+    is_answer: list[bool]
 
 
 def read_chats(path: str | Path) -> list[Messages]:
@@ -43,34 +43,34 @@ def read_chats(path: str | Path) -> list[Messages]:
     ...     print(read_chats(file))
     [[{'role': 'assistant', 'content': 'Hi'}]]
     """
-    path, found = Path(path), []
+    path, chats = Path(path), []
     for number, line in lines(path):
         try:
-            held = parse_json(line)
+            record = parse_json(line)
         except Problem as problem:
-            raise _wrong(path, number, Message("it is no JSON: {error}", error=problem)) from None
-        messages = held.get("messages") if isinstance(held, dict) else held
-        found.append(_checked(path, number, messages))
-    if not found:
+            raise _bad_line(path, number, Message("it is no JSON: {error}", error=problem)) from None
+        messages = record.get("messages") if isinstance(record, dict) else record
+        chats.append(_check_messages(path, number, messages))
+    if not chats:
         raise Problem(
             '{path} has no chats: put one on each line, {{"messages": [{{"role": …, "content": …}}, …]}}', path=path
         )
-    return found
+    return chats
 
 
-def _checked(path: Path, number: int, messages: object) -> Messages:
+def _check_messages(path: Path, number: int, messages: object) -> Messages:
     if not isinstance(messages, list) or not messages:
-        raise _wrong(path, number, Message("it has no list of messages"))
+        raise _bad_line(path, number, Message("it has no list of messages"))
     for message in messages:
         if not isinstance(message, dict) or not all(isinstance(message.get(k), str) for k in ("role", "content")):
-            shown = str(message)[:60]
-            raise _wrong(path, number, Message("a message has no role and content: {message}", message=shown))
+            excerpt = str(message)[:60]
+            raise _bad_line(path, number, Message("a message has no role and content: {message}", message=excerpt))
     if not any(message["role"] == ASSISTANT and message["content"].strip() for message in messages):
-        raise _wrong(path, number, Message("the assistant says nothing in it, so there is nothing to learn"))
+        raise _bad_line(path, number, Message("the assistant says nothing in it, so there is nothing to learn"))
     return messages
 
 
-def _wrong(path: Path, number: int, why: Message) -> Problem:
+def _bad_line(path: Path, number: int, why: Message) -> Problem:
     return Problem(
         'line {number} of {path} is no chat: {why}; write {{"messages": [{{"role": "user", "content": …}}, {{"role": '
         '"assistant", "content": …}}]}}',
@@ -89,7 +89,7 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
     return "".join(json.dumps({"messages": messages}, ensure_ascii=False) + "\n" for messages in chats)
 
 
-def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[ChatRow]:
+def chat_rows(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[ChatRow]:
     r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
 
     Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
@@ -99,28 +99,28 @@ def laid_out(tokenizer: Tokenizer, messages: Messages, most: int | None = None) 
     >>> tokenizer = Bytes.make(special=["eos"])
     >>> tokenizer.template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ eos_token }}{% endfor %}" \
     ...     "{% if add_generation_prompt %}a:{% endif %}"
-    >>> (row,) = laid_out(tokenizer, [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}])
+    >>> (row,) = chat_rows(tokenizer, [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}])
     >>> tokenizer.decode([i for i, said in zip(*row) if said], special=True)
     'Yes[EOS]'
     """
     answers = [at for at, message in enumerate(messages) if message["role"] == ASSISTANT and message["content"].strip()]
     rows = []
     for at in answers:
-        rows.append(_until(tokenizer, messages, at))
-        if most is not None and not any(rows[-1].answered[:most]):
+        rows.append(_row_up_to(tokenizer, messages, at))
+        if most is not None and not any(rows[-1].is_answer[:most]):
             break
     longest = rows[-1].ids
     if any(longest[: len(row.ids)] != row.ids for row in rows):
         return rows
-    answered = np.zeros(len(longest), dtype=bool)
+    is_answer = np.zeros(len(longest), dtype=bool)
     for row in rows:
-        answered[: len(row.ids)] |= row.answered
-    return [ChatRow(longest, answered.tolist())]
+        is_answer[: len(row.ids)] |= row.is_answer
+    return [ChatRow(longest, is_answer.tolist())]
 
 
-def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
+def _row_up_to(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
     """A chat up to the end of one answer, which alone counts as said."""
-    before = tokenizer.chat(messages[:at], answer=True) if at else _opened(tokenizer, messages[0])
+    before = tokenizer.chat(messages[:at], answer=True) if at else _prompt_of_first(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
     if ids[: len(before)] != before:
         raise Problem(
@@ -131,7 +131,7 @@ def _until(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
     return ChatRow(ids[:end], [i >= len(before) for i in range(end)])
 
 
-def _opened(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
+def _prompt_of_first(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
     """What stands before an answer that opens a chat: the template is not made for no messages at all."""
     empty = tokenizer.chat([{**first, "content": ""}], answer=False)
     ids = tokenizer.chat([first], answer=False)
@@ -145,10 +145,10 @@ class Chats:
     """
 
     def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
-        rows = [row for messages in chats for row in laid_out(tokenizer, messages, most + 1)]
+        rows = [row for messages in chats for row in chat_rows(tokenizer, messages, most + 1)]
         self.cut = sum(len(row.ids) > most + 1 for row in rows)
-        short = [ChatRow(row.ids[: most + 1], row.answered[: most + 1]) for row in rows]
-        self.rows = [row for row in short if any(row.answered[1:])]
+        short = [ChatRow(row.ids[: most + 1], row.is_answer[: most + 1]) for row in rows]
+        self.rows = [row for row in short if any(row.is_answer[1:])]
         self.lost = len(rows) - len(self.rows)
         if not self.rows:
             raise Problem("no answer of the chats begins within {most} tokens: give a longer --context", most=most)
@@ -162,11 +162,11 @@ class Chats:
         """Batch number `step`; steps run on from epoch to epoch."""
         return self._take(self.pools.batch(seed, step, batch))
 
-    def _take(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        rows = [self.rows[i] for i in chosen]
+    def _take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows = [self.rows[i] for i in indices]
         x, _ = pad([row.ids[:-1] for row in rows], self.pad)
-        wanted = [
-            [token if said else IGNORED for token, said in zip(row.ids[1:], row.answered[1:], strict=True)]
+        labels = [
+            [token if is_answer else IGNORED for token, is_answer in zip(row.ids[1:], row.is_answer[1:], strict=True)]
             for row in rows
         ]
-        return x, pad(wanted, IGNORED)[0]
+        return x, pad(labels, IGNORED)[0]

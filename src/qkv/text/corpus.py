@@ -68,7 +68,7 @@ class Corpus:
     def of(cls, *sources: str | Path) -> "Corpus":
         """The corpus of files, folders (their .txt, .text and .md files) or globs such as "books/**/*.py"."""
         paths = [path for source in sources for path in _files(source)]
-        documents = tuple(document for document in map(_look, paths) if document.size > document.start)
+        documents = tuple(document for document in map(_inspect, paths) if document.size > document.start)
         if not documents:
             raise Problem(
                 "{what} is empty: a corpus needs text to learn from, a few thousand characters at least",
@@ -112,15 +112,15 @@ class Corpus:
             )
         if validation == 0:
             return self.end
-        wanted = self.size * (1 - validation)
+        target = self.size * (1 - validation)
         before = self.sizes_before()
         # Whole documents, if the nearest end of one leaves at least half and at most twice the wanted share.
-        border = min(range(len(before)), key=lambda number: abs(before[number] - wanted))
+        border = min(range(len(before)), key=lambda number: abs(before[number] - target))
         if validation / 2 <= 1 - before[border] / self.size <= min(2 * validation, (1 + validation) / 2):
             return border, self.documents[border].start
-        number = max(number for number, size in enumerate(before[:-1]) if size <= wanted)
+        number = max(number for number, size in enumerate(before[:-1]) if size <= target)
         document = self.documents[number]
-        return self.normal(number, _line_start(document, document.start + int(wanted - before[number])))
+        return self.normal(number, _line_start(document, document.start + int(target - before[number])))
 
     def normal(self, number: int, byte: int) -> Position:
         """A position, where the end of a document is written as the start of the next."""
@@ -147,8 +147,8 @@ def pieces(text: str, size: int = 4096) -> list[str]:
     ['to be', ' or not', ' to be']
     """
     cuts = [0]
-    while found := SAFE.search(text, cuts[-1] + size):
-        cuts.append(found.start())
+    while match := SAFE.search(text, cuts[-1] + size):
+        cuts.append(match.start())
     return [text[first:last] for first, last in zip(cuts, [*cuts[1:], len(text)], strict=True) if last > first]
 
 
@@ -175,7 +175,7 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[TextBlock]:
 def _last_safe(text: str) -> int:
     """The last safe cut near the end of a block; text with no white space is cut between any two characters."""
     near = max(0, len(text) - 4096)
-    return max((found.start() for found in SAFE.finditer(text, near)), default=len(text))
+    return max((match.start() for match in SAFE.finditer(text, near)), default=len(text))
 
 
 def _line_start(document: Document, at: int) -> int:
@@ -201,14 +201,14 @@ def _files(source: str | Path) -> list[Path]:
         visible = sorted(file for file in path.rglob("*") if file.is_file() and not _hidden(file, path))
         texts = [file for file in visible if file.suffix.lower() in SUFFIXES]
         if not texts:
-            found = sorted({file.suffix or file.name for file in visible})
-            has = all_of(found) if found else Message("nothing")
+            endings = sorted({file.suffix or file.name for file in visible})
+            contents = all_of(endings) if endings else Message("nothing")
             raise Problem(
                 "the folder {path} has no {suffixes} files (it has {found}): for other files give a glob in quotes, "
                 'such as "{path}/**/*.py"',
                 path=path,
                 suffixes=all_of(SUFFIXES),
-                found=has,
+                found=contents,
             )
         return texts
     if any(letter in str(source) for letter in "*?["):
@@ -217,14 +217,14 @@ def _files(source: str | Path) -> list[Path]:
         if not files:
             raise Problem("no file matches {source}: ** means any folders, * any name", source=source)
         return files
-    raise _missing(path)
+    raise _missing_file(path)
 
 
 def _hidden(file: Path, folder: Path) -> bool:
     return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
-def _missing(path: Path) -> Problem:
+def _missing_file(path: Path) -> Problem:
     folder = path.parent
     if not folder.is_dir():
         return Problem(
@@ -239,14 +239,14 @@ def _missing(path: Path) -> Problem:
     )
 
 
-def _look(path: Path) -> Document:
+def _inspect(path: Path) -> Document:
     """Find out that a file is text before anything is built on it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8192)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise Problem(
-            "{path} is UTF-16, not UTF-8: convert it with  {command}", path=path, command=_convert(path, "UTF-16")
+            "{path} is UTF-16, not UTF-8: convert it with  {command}", path=path, command=_iconv_command(path, "UTF-16")
         )
     if b"\0" in head:
         raise Problem(
@@ -258,25 +258,25 @@ def _look(path: Path) -> Document:
 
 
 def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> Problem:
-    where = {"path": path, "at": start + error.start, "byte": f"{raw[error.start]:#04x}"}
+    values = {"path": path, "at": start + error.start, "byte": f"{raw[error.start]:#04x}"}
     around = raw[max(0, error.start - 200) : error.start + 200]
     for encoding in ("GB18030", "BIG5"):
         # A sample may begin or end inside a character, so one wrong byte at either end proves nothing.
-        if any(_reads(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
+        if any(_is_chinese_in(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
             return Problem(
                 "{path} is not UTF-8: byte {at} is {byte}, but it reads as {encoding}: convert it with  {command}",
-                **where,
+                **values,
                 encoding=encoding,
-                command=_convert(path, encoding),
+                command=_iconv_command(path, encoding),
             )
     return Problem(
         "{path} is not UTF-8: byte {at} is {byte}: if you know its encoding, convert it with  {command}",
-        **where,
-        command=_convert(path, "LATIN1"),
+        **values,
+        command=_iconv_command(path, "LATIN1"),
     )
 
 
-def _reads(raw: bytes, encoding: str) -> bool:
+def _is_chinese_in(raw: bytes, encoding: str) -> bool:
     try:
         text = raw.decode(encoding)
     except UnicodeDecodeError:
@@ -285,5 +285,5 @@ def _reads(raw: bytes, encoding: str) -> bool:
     return sum("\u4e00" <= letter <= "\u9fff" for letter in beyond_ascii) > len(beyond_ascii) / 2
 
 
-def _convert(path: Path, encoding: str) -> str:
+def _iconv_command(path: Path, encoding: str) -> str:
     return f"iconv -f {encoding} -t UTF-8 {path.name} > {path.stem}-utf8{path.suffix}"

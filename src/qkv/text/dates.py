@@ -40,8 +40,8 @@ def _hanzi(number: int) -> str:
     >>> _hanzi(5), _hanzi(15), _hanzi(20), _hanzi(31)
     ('五', '十五', '二十', '三十一')
     """
-    tens, ones = divmod(number, 10)
-    return ("" if tens == 0 else "十" if tens == 1 else DIGITS[tens] + "十") + (DIGITS[ones] if ones else "")
+    tens, units = divmod(number, 10)
+    return ("" if tens == 0 else "十" if tens == 1 else DIGITS[tens] + "十") + (DIGITS[units] if units else "")
 
 
 def _hanzi_year(year: int) -> str:
@@ -98,8 +98,8 @@ TARGETS: dict[str, Callable[[date], str]] = {"iso": date.isoformat, "en": FORMS[
 def not_a_date(key: str, text: str) -> Problem:
     """The problem of a text that names no day in these forms: says some of them."""
     forms = (FORMS[0], FORMS[6], FORMS[14], _chinese, _chinese_words)
-    shown = one_of(form(date(2026, 11, 15)) for form in forms)
-    return Problem(key, text=text, first=FIRST.year, last=LAST.year, forms=shown)
+    examples = one_of(form(date(2026, 11, 15)) for form in forms)
+    return Problem(key, text=text, first=FIRST.year, last=LAST.year, forms=examples)
 
 
 def read_date(text: str) -> date | None:
@@ -111,16 +111,16 @@ def read_date(text: str) -> date | None:
     (None, None, None)
     """
     digits = text.strip().replace("零", "〇").translate({ord(sign): str(i) for i, sign in enumerate(DIGITS)})
-    for year in {int(found) for found in re.findall(r"\d{4}", digits)}:  # \d is full-width too, and so is int
+    for year in {int(number) for number in re.findall(r"\d{4}", digits)}:  # \d is full-width too, and so is int
         if FIRST.year <= year <= LAST.year:
             for day in range(date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal() + 1):
-                if text.strip() in _written(day):
+                if text.strip() in _all_forms(day):
                     return date.fromordinal(day)
     return None
 
 
 @lru_cache(maxsize=1000)
-def _written(day: int) -> frozenset[str]:
+def _all_forms(day: int) -> frozenset[str]:
     return frozenset(form(date.fromordinal(day)) for form in FORMS)
 
 

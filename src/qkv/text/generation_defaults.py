@@ -14,7 +14,7 @@ from ..disk.bounded_reading import JsonObject
 
 GENERATION_CONFIG = "generation_config.json"
 # Settings that change no token, or are told elsewhere: special tokens, speed, what else is given back, how long.
-SILENT = (
+IRRELEVANT = (
     *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"),
     *("_from_model_config", "_commit_hash", "trust_remote_code", "use_cache", "cache_implementation", "cache_config"),
     *("max_cache_len", "max_length", "max_new_tokens", "num_return_sequences", "output_attentions", "output_scores"),
@@ -32,11 +32,11 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict(dola_layers=(), constraints=([],), force_words_ids=([],), watermarking_config=(), stop_strings=([],)),
     **dict(max_time=(), forced_decoder_ids=([],)),
 }
-DRAWN = ("typical_p", "epsilon_cutoff", "eta_cutoff", "min_p", "top_h")  # of no effect unless tokens are drawn
+SAMPLING_ONLY = ("typical_p", "epsilon_cutoff", "eta_cutoff", "min_p", "top_h")  # of no effect unless tokens are drawn
 
 
 @dataclass(frozen=True)
-class Habits:
+class GenerationDefaults:
     """What a model's files say of how it writes; names as in transformers, None and 0 and () say nothing."""
 
     forced_bos_token_id: int | None = None  # the first token
@@ -60,9 +60,9 @@ class Habits:
     top_p: float | None = None
 
     @property
-    def plain(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Is every token allowed everywhere?"""
-        return all(not getattr(self, name) for name in RULES)
+        return all(not getattr(self, name) for name in CONSTRAINTS)
 
     def sampling(self) -> dict[str, float | None]:
         """How tokens are drawn, where the files say whether they are; else nothing."""
@@ -72,44 +72,44 @@ class Habits:
             return {"temperature": 0.0}
         return {"temperature": self.temperature or 1.0, "top_k": self.top_k or None, "top_p": self.top_p}
 
-    def told(self) -> JsonObject:
+    def as_config(self) -> JsonObject:
         """As a generation_config.json says it: only what is not as usual."""
-        usual = Habits()
-        return {name: value for name, value in vars(self).items() if value != getattr(usual, name)}
+        defaults = GenerationDefaults()
+        return {name: value for name, value in vars(self).items() if value != getattr(defaults, name)}
 
 
-RULES = (
+CONSTRAINTS = (
     *("forced_eos_token_id", "min_length", "min_new_tokens"),
     *("suppress_tokens", "begin_suppress_tokens", "bad_words_ids"),
     *("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
 )
 
 
-def read(told: JsonObject, vocab: int, whole: bool = True) -> tuple[Habits, JsonObject]:
+def read(settings: JsonObject, vocab: int, is_complete: bool = True) -> tuple[GenerationDefaults, JsonObject]:
     """The habits that settings tell of, and those of the settings that are not obeyed.
 
     Not `whole`: they stand among others, as in config.json, and unknown names are no business of ours.
     """
-    found: JsonObject = {}
-    strange: JsonObject = {}
-    for name, value in told.items():
-        if value is None or name in SILENT:
+    options: JsonObject = {}
+    ignored: JsonObject = {}
+    for name, value in settings.items():
+        if value is None or name in IRRELEVANT:
             continue
         if name in READERS:
             read = READERS[name](value, vocab)
             if read is None:
-                strange[name] = value
+                ignored[name] = value
             else:
-                found[name] = read
+                options[name] = read
         elif name in NEUTRAL:
-            if value not in NEUTRAL[name] and (told.get("do_sample") or name not in DRAWN):
-                strange[name] = value
-        elif whole:
-            strange[name] = value
-    habits = Habits(**found)
-    if habits.do_sample and (habits.num_beams or 1) > 1:  # drawing among beams is neither the one nor the other
-        strange["do_sample"] = True
-    return habits, strange
+            if value not in NEUTRAL[name] and (settings.get("do_sample") or name not in SAMPLING_ONLY):
+                ignored[name] = value
+        elif is_complete:
+            ignored[name] = value
+    defaults = GenerationDefaults(**options)
+    if defaults.do_sample and (defaults.num_beams or 1) > 1:  # drawing among beams is neither the one nor the other
+        ignored["do_sample"] = True
+    return defaults, ignored
 
 
 Reader = Callable[[object, int], object]  # of a value, beside the size of the vocabulary; None: not obeyed
@@ -136,9 +136,9 @@ def _token(value: object, vocab: int) -> int | None:
 
 def _tokens(value: object, vocab: int) -> tuple[int, ...] | None:
     """One or many; a vocabulary may have fewer names than the model has rows, so the number is not looked at."""
-    many = value if isinstance(value, list) else [value]
-    ids = tuple(i for i in many if type(i) is int and i >= 0)
-    return ids if len(ids) == len(many) else None
+    entries = value if isinstance(value, list) else [value]
+    ids = tuple(i for i in entries if type(i) is int and i >= 0)
+    return ids if len(ids) == len(entries) else None
 
 
 def _words(value: object, vocab: int) -> tuple[tuple[int, ...], ...] | None:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from ..disk.bounded_reading import JsonObject, reading
 from ..i18n import Problem, _, all_of
 from . import sentencepiece
-from .library_tokenizer import byte_level, refuse_long
+from .library_tokenizer import ANGLED_SPECIAL, add_tokens, byte_level, frame, refuse_long
 from .sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Pieces
 from .tokenizer import BPE, Tokenizer
 
@@ -63,20 +63,24 @@ def from_gguf(vocabulary: JsonObject) -> Tokenizer:
     library = GGUF[kind](vocabulary, distinct, types)
     tokens = [library.id_to_token(i) or token for i, token in enumerate(tokens)]  # spelled as the library has them
     add_tokens(library, ((t, kind != USER_DEFINED) for t, kind in zip(tokens, types, strict=True) if kind in (3, 4)))
-    known = {"llama": (True, False), "t5": (False, True), "bert": (True, True)}.get(kind, (False, False))
+    default_frame = {"llama": (True, False), "t5": (False, True), "bert": (True, True)}.get(kind, (False, False))
     if CUTS.get(vocabulary.get("ggml.pre") or "") == "llama3":
-        known = (True, False)
-    begins, ends = (bool(vocabulary.get(f"ggml.add_{role}_token", known[at])) for at, role in enumerate(("bos", "eos")))
-    named = {role: tokens[i] for role, i in roles.items()}
-    frame(library, named.get("bos") if begins else None, named.get("eos") if ends else None)
+        default_frame = (True, False)
+    adds_bos, adds_eos = (
+        bool(vocabulary.get(f"ggml.add_{role}_token", default_frame[at])) for at, role in enumerate(("bos", "eos"))
+    )
+    role_names = {role: tokens[i] for role, i in roles.items()}
+    frame(library, role_names.get("bos") if adds_bos else None, role_names.get("eos") if adds_eos else None)
     cutter = _copy(library) if vocabulary.get("ggml.precompiled_charsmap") else None
-    made = (BPE if kind == "gpt2" else Tokenizer)(library, named, cutter=cutter)
-    also = [vocabulary.get(f"ggml.{key}") for key in ("eot_token_id", "eom_token_id")]
-    also += [i for i, token in enumerate(tokens) if types[i] == CONTROL and token in ENDS]
-    made.ends = list(dict.fromkeys([*made.ends, *(i for i in also if isinstance(i, int) and 0 <= i < len(tokens))]))
+    tokenizer = (BPE if kind == "gpt2" else Tokenizer)(library, role_names, cutter=cutter)
+    extra_ends = [vocabulary.get(f"ggml.{key}") for key in ("eot_token_id", "eom_token_id")]
+    extra_ends += [i for i, token in enumerate(tokens) if types[i] == CONTROL and token in ENDS]
+    tokenizer.ends = list(
+        dict.fromkeys([*tokenizer.ends, *(i for i in extra_ends if isinstance(i, int) and 0 <= i < len(tokens))])
+    )
     template = vocabulary.get("chat_template")
-    made.template = template if isinstance(template, str) else None
-    return made
+    tokenizer.template = template if isinstance(template, str) else None
+    return tokenizer
 
 
 def from_sentencepiece(
@@ -106,11 +110,13 @@ def from_sentencepiece(
         )
         add_tokens(library, ((text, True) for text in extra))
         unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
-        roles = {role: name for role, name in NAMES.items() if name in controls} | ({"unk": unknown} if unknown else {})
+        roles = {role: name for role, name in ANGLED_SPECIAL.items() if name in controls} | (
+            {"unk": unknown} if unknown else {}
+        )
         if vocabulary is None:
             frame(library, roles.get("bos") if begin else None, roles.get("eos") if end else None)
             return Tokenizer(library, roles, cutter=_copy(library) if pieces.charsmap else None)
-        return _looked_up(library, pieces, list(vocabulary), model_file)
+        return _numbered_by(library, pieces, list(vocabulary), model_file)
 
 
 def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
@@ -121,20 +127,20 @@ def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
     never writes. What is to be said is cut into pieces of the vocabulary instead, the n-th of which has a share of 1/n
     (Zipf): vocabularies are in order of frequency. 40 of 40 translations by opus-zh-en are cut as it wrote them.
     """
-    made = from_sentencepiece(model_file, vocabulary)
+    tokenizer = from_sentencepiece(model_file, vocabulary)
     pieces = sentencepiece.read(model_file)
     kinds = {"<unk>": UNKNOWN, "</s>": CONTROL, "<pad>": CONTROL}
     ranked = [(name, -math.log(n), kinds.get(name, NORMAL)) for n, name in enumerate(vocabulary, 1)]
-    made.target = _looked_up(
+    tokenizer.target = _numbered_by(
         from_pieces(replace(pieces, pieces=ranked, kind="unigram", byte_fallback=False)),
         pieces,
         list(vocabulary),
         model_file,
     )
-    return made
+    return tokenizer
 
 
-def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
+def _numbered_by(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
     if missing := [name for name in ("</s>", "<unk>") if name not in vocabulary]:
         raise Problem(
             "the vocabulary beside {file} has no {names}: it is not the one of this model",
@@ -161,10 +167,10 @@ def _looked_up(cutter: Library, pieces: Pieces, vocabulary: list[str], model_fil
     for each in (library, cutter):
         add_tokens(each, ((name, False) for name in languages))
     frame(library, None, "</s>")
-    made = Tokenizer(library, roles, cutter=cutter)
-    assert made.pad is not None
-    made.start, made.never = made.pad, [made.pad]
-    return made
+    tokenizer = Tokenizer(library, roles, cutter=cutter)
+    assert tokenizer.pad is not None
+    tokenizer.start, tokenizer.never = tokenizer.pad, [tokenizer.pad]
+    return tokenizer
 
 
 def from_pieces(pieces: Pieces) -> Library:
@@ -174,25 +180,29 @@ def from_pieces(pieces: Pieces) -> Library:
     unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
     if pieces.kind == "unigram":
         scored = [(text, float(score)) for text, score, _ in pieces.pieces]
-        at = None if unknown is None else names[unknown]
-        model: models.Model = models.Unigram(scored, at, pieces.byte_fallback)
+        unknown_id = None if unknown is None else names[unknown]
+        model: models.Model = models.Unigram(scored, unknown_id, pieces.byte_fallback)
     else:
-        usual = {"unk_token": unknown} if unknown is not None else {}
-        model = models.BPE(names, _merges(pieces), fuse_unk=True, byte_fallback=pieces.byte_fallback, **usual)
-    steps: list[normalizers.Normalizer] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
+        options = {"unk_token": unknown} if unknown is not None else {}
+        model = models.BPE(names, _merges(pieces), fuse_unk=True, byte_fallback=pieces.byte_fallback, **options)
+    normalizer_steps: list[normalizers.Normalizer] = (
+        [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
+    )
     if pieces.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A "), "")]
-    steps.append(normalizers.Replace(" ", SPACE))
+        normalizer_steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A "), "")]
+    normalizer_steps.append(normalizers.Replace(" ", SPACE))
     if pieces.remove_extra_whitespaces:
-        steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))  # at the end also those that were ▁ before
+        normalizer_steps.append(
+            normalizers.Replace(Regex(rf"{SPACE}+\z"), "")
+        )  # at the end also those that were ▁ before
     if pieces.dummy_prefix:
-        steps.append(normalizers.Prepend(SPACE))
-    shown: list[decoders.Decoder] = [decoders.Replace(SPACE, " ")]
-    shown += [decoders.ByteFallback()] if pieces.byte_fallback else []
-    shown += [decoders.Fuse(), *([decoders.Strip(" ", 1, 0)] if pieces.dummy_prefix else [])]
+        normalizer_steps.append(normalizers.Prepend(SPACE))
+    decoder_steps: list[decoders.Decoder] = [decoders.Replace(SPACE, " ")]
+    decoder_steps += [decoders.ByteFallback()] if pieces.byte_fallback else []
+    decoder_steps += [decoders.Fuse(), *([decoders.Strip(" ", 1, 0)] if pieces.dummy_prefix else [])]
     library = Library(model)
-    library.normalizer = normalizers.Sequence(steps)
-    library.decoder = decoders.Sequence(shown)
+    library.normalizer = normalizers.Sequence(normalizer_steps)
+    library.decoder = decoders.Sequence(decoder_steps)
     return library
 
 
@@ -200,28 +210,28 @@ def _merges(pieces: Pieces) -> list[tuple[str, str]]:
     """SentencePiece joins the neighbours whose whole has the best score: every way to cut each piece, best first."""
     scores = {text: score for text, score, kind in pieces.pieces if kind == NORMAL}
     cuts = ((text, cut) for text in scores for cut in range(1, len(text)))
-    ways = [(text, cut) for text, cut in cuts if text[:cut] in scores and text[cut:] in scores]
-    ways.sort(key=lambda way: (-scores[way[0]], -way[1]))
-    return [(text[:cut], text[cut:]) for text, cut in ways]
+    splits = [(text, cut) for text, cut in cuts if text[:cut] in scores and text[cut:] in scores]
+    splits.sort(key=lambda split: (-scores[split[0]], -split[1]))
+    return [(text[:cut], text[cut:]) for text, cut in splits]
 
 
 def byte_pairs(
     vocab: dict[str, int], merges: Sequence[str | Sequence[str]], cut: str = "gpt2", prefix_space: bool = False
 ) -> Library:
     """Byte-level BPE: cut the text in a family's way, then join bytes in the order of the merges."""
-    pairs = [(left, right) for left, right in (m.split(" ") if isinstance(m, str) else m for m in merges)]
+    pairs = [(first, second) for first, second in (m.split(" ") if isinstance(m, str) else m for m in merges)]
     # LLaMA 3 takes a piece that is a token whole, whatever its merges say.
     library = byte_level(models.BPE(vocab, pairs, ignore_merges=cut == "llama3"))
-    whole = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=cut in ("gpt2", "digits"))
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=cut in ("gpt2", "digits"))
     if cut == "digits":
-        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), whole])
+        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), to_bytes])
     elif cut != "gpt2":
         pattern = Regex({"llama3": LLAMA3, "qwen2": QWEN2, "tekken": TEKKEN}[cut])
-        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, "isolated"), whole])
+        library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(pattern, "isolated"), to_bytes])
         if cut == "qwen2":
             library.normalizer = normalizers.NFC()
     else:
-        library.pre_tokenizer = whole
+        library.pre_tokenizer = to_bytes
     return library
 
 
@@ -239,25 +249,6 @@ def word_pieces(
     return library
 
 
-def frame(library: Library, begin: str | None, end: str | None) -> None:
-    """Let the library put these tokens around a text."""
-    around = [name for name in (begin, end) if name is not None]
-    if around:
-        single = f"{begin + ':0 ' if begin else ''}$A:0{' ' + end + ':0' if end else ''}"
-        pair = f"{single} {begin + ':1 ' if begin and not end else ''}$B:1{' ' + end + ':1' if end else ''}"
-        library.post_processor = processors.TemplateProcessing(
-            single=single, pair=pair, special_tokens=[(name, library.token_to_id(name)) for name in set(around)]
-        )
-
-
-def add_tokens(library: Library, tokens: Iterable[tuple[str, bool]]) -> None:
-    """Tokens that stand for themselves, (name, whether special), each under the id that its name already has."""
-    added = [AddedToken(name, special=special, normalized=False) for name, special in tokens if name]
-    refuse_long(token.content for token in added)
-    library.add_tokens(added)
-
-
-NAMES = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
 GGUF_ROLES = {
     "pad": ("padding_token_id",),
     "bos": ("bos_token_id", "cls_token_id"),
@@ -307,13 +298,13 @@ def _gguf_pieces(vocabulary: JsonObject, tokens: list[str], types: list[int]) ->
 def _gguf_words(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
     """GGUF writes a piece that begins a word with ▁, and one that goes on with it bare."""
 
-    def spelled(token: str) -> str:
+    def bert_name(token: str) -> str:
         if token.startswith(SPACE):
             return token[1:]
         return token if token.startswith("[") and token.endswith("]") else f"##{token}"
 
     lowercase = bool(vocabulary.get("ggml.normalizer.lowercase", True))
-    return word_pieces({spelled(token): i for i, token in enumerate(tokens)}, lowercase=lowercase)
+    return word_pieces({bert_name(token): i for i, token in enumerate(tokens)}, lowercase=lowercase)
 
 
 GGUF: dict[str, Callable[[JsonObject, list[str], list[int]], Library]] = {
@@ -330,10 +321,10 @@ def _copy(library: Library) -> Library:
 
 def _distinct(tokens: list[str]) -> list[str]:
     """Names that come twice get another the second time: an id needs a name of its own, and the first one is used."""
-    seen: set[str] = set()
-    made = []
+    used: set[str] = set()
+    names = []
     for i, token in enumerate(tokens):
-        name = token if token not in seen else f"[DOUBLE {i}]"
-        seen.add(name)
-        made.append(name)
-    return made
+        name = token if token not in used else f"[DOUBLE {i}]"
+        used.add(name)
+        names.append(name)
+    return names

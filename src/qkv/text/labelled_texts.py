@@ -42,21 +42,21 @@ def read_labelled(path: str | Path) -> list[Text]:
     ...     print(read_labelled(file))
     [('很好看', 'good'), ('一般', 'bad')]
     """
-    path, found = Path(path), []
+    path, texts = Path(path), []
     for number, line in lines(path):
         cells = [cell.strip() for cell in line.split("\t")]
-        where = {"number": number, "path": path, "line": repr(line[:40])}
+        location = {"number": number, "path": path, "line": repr(line[:40])}
         if len(cells) != 2:
-            there = Message("1 column") if len(cells) == 1 else Message("{n} columns", n=len(cells))
+            columns = Message("1 column") if len(cells) == 1 else Message("{n} columns", n=len(cells))
             raise Problem(
-                "line {number} of {path} has {there}, not 2 ({line}): write text TAB label", **where, there=there
+                "line {number} of {path} has {there}, not 2 ({line}): write text TAB label", **location, there=columns
             )
         if not all(cells):
-            raise Problem("line {number} of {path} has an empty text or label ({line})", **where)
-        found.append((cells[0], cells[1]))
-    if not found:
+            raise Problem("line {number} of {path} has an empty text or label ({line})", **location)
+        texts.append((cells[0], cells[1]))
+    if not texts:
         raise Problem("{path} has no lines: put a text on each, text TAB label", path=path)
-    return found
+    return texts
 
 
 def labels_of(texts: Sequence[Text], source: object) -> tuple[str, ...]:
@@ -126,6 +126,6 @@ class LabelledTexts:
         """
         return map(self._take, self.pools.in_order(batch))
 
-    def _take(self, chosen: np.ndarray) -> LabelledBatch:
-        ids, lengths = pad([self.rows[i] for i in chosen], self.pad)
-        return LabelledBatch(ids, lengths, np.array([self.labels[i] for i in chosen]))
+    def _take(self, indices: np.ndarray) -> LabelledBatch:
+        ids, lengths = pad([self.rows[i] for i in indices], self.pad)
+        return LabelledBatch(ids, lengths, np.array([self.labels[i] for i in indices]))

@@ -37,9 +37,9 @@ class Pools:
         return (order[first : first + batch] for first in range(0, len(order), batch))
 
     def _shuffled(self, seed: int, epoch: int, batch: int) -> np.ndarray:
-        throw = dice(seed, epoch, stream=2)
+        rng = dice(seed, epoch, stream=2)
         count = -(-len(self.lengths) // batch)
-        order = np.resize(throw.permutation(len(self.lengths)), count * batch)  # the last is filled from the first
+        order = np.resize(rng.permutation(len(self.lengths)), count * batch)  # the last is filled from the first
         pools = [order[first : first + POOL * batch] for first in range(0, len(order), POOL * batch)]
         order = np.concatenate([pool[np.argsort(self.lengths[pool], kind="stable")] for pool in pools])
-        return order.reshape(count, batch)[throw.permutation(count)]
+        return order.reshape(count, batch)[rng.permutation(count)]

@@ -1,10 +1,13 @@
 """Tokenizers of the `tokenizers` library: how they are made, what is changed in them, and which are refused."""
 
 import base64
+import codecs
 import json
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as Library
 
 from ..i18n import Problem, all_of
@@ -12,6 +15,7 @@ from .sentencepiece import Charsmap
 
 LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
+ANGLED_SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
 
 
 def byte_level(model: models.Model) -> Library:
@@ -27,26 +31,44 @@ def add_special(library: Library, roles: Iterable[str], *, words: bool = False) 
 
     With `words`, a word's token holds the blank before it, so [MASK] in place of a word takes that blank too.
     """
-    chosen = {}
+    names = {}
     for role in roles:
         if role not in SPECIAL:
             raise Problem(
                 "there is no special token {role}: choose from {roles}", role=repr(role), roles=all_of(SPECIAL)
             )
-        chosen[role] = SPECIAL[role]
+        names[role] = SPECIAL[role]
     library.add_special_tokens(
         [
             AddedToken(name, special=True, normalized=False, lstrip=words and role == "mask")
-            for role, name in chosen.items()
+            for role, name in names.items()
         ]
     )
-    return chosen
+    return names
 
 
-def refuse_unknown(library: Library, known: Mapping[str, int]) -> None:
+def add_tokens(library: Library, tokens: Iterable[tuple[str, bool]]) -> None:
+    """Tokens that stand for themselves, (name, whether special), each under the id that its name already has."""
+    added = [AddedToken(name, special=special, normalized=False) for name, special in tokens if name]
+    refuse_long(token.content for token in added)
+    library.add_tokens(added)
+
+
+def frame(library: Library, begin: str | None, end: str | None) -> None:
+    """Let the library put these tokens around a text."""
+    around = [name for name in (begin, end) if name is not None]
+    if around:
+        single = f"{begin + ':0 ' if begin else ''}$A:0{' ' + end + ':0' if end else ''}"
+        pair = f"{single} {begin + ':1 ' if begin and not end else ''}$B:1{' ' + end + ':1' if end else ''}"
+        library.post_processor = processors.TemplateProcessing(
+            single=single, pair=pair, special_tokens=[(name, library.token_to_id(name)) for name in set(around)]
+        )
+
+
+def refuse_unknown(library: Library, vocab: Mapping[str, int]) -> None:
     """Refuse a vocabulary that lacks its own token for what it doesn't know: some texts would work and others not."""
     name = getattr(library.model, "unk_token", None)
-    if name is not None and name not in known:
+    if name is not None and name not in vocab:
         raise Problem(
             "its vocabulary lacks {name}, its own token for what it doesn't know: fetch or copy the model again",
             name=repr(name),
@@ -67,14 +89,14 @@ def refuse_long(names: Iterable[str]) -> None:
 
 def charsmap(library: Library) -> Callable[[str], str] | None:
     """SentencePiece's map of characters in a library's normalizer, to be followed as SentencePiece does."""
-    told = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
-    for step in told.get("normalizers", ()):
+    normalizer = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
+    for step in normalizer.get("normalizers", ()):
         if step.get("type") == "Precompiled":
             return Charsmap(base64.b64decode(step["precompiled_charsmap"]))
     return None
 
 
-def unmatched(library: Library, keep_charsmap: bool = True) -> Library:
+def without_special_matches(library: Library, keep_charsmap: bool = True) -> Library:
     """A unigram model finds any piece in a text, control tokens too: a copy where these have names no text holds.
 
     Without `keep_charsmap` the copy leaves the map of characters to us.
@@ -111,3 +133,78 @@ def refuse_surrogates(text: str) -> None:
             code=f"U+{ord(text[error.start]):04X}",
             at=error.start,
         ) from None
+
+
+def _byte_letters() -> list[str]:
+    """How byte-level vocabularies write each byte: a printable one as itself, the others from U+0100 on."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    themselves = {ord(letter) for letter in alphabet if ord(letter) < 256}
+    stand_ins = iter(letter for letter in alphabet if ord(letter) >= 256)
+    return [chr(byte) if byte in themselves else next(stand_ins) for byte in range(256)]
+
+
+LETTERS = _byte_letters()
+BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
+
+
+def spelling(library: Library) -> Callable[[str], bytes]:
+    """How this tokenizer writes bytes and spaces into the names of its tokens, told by its decoder."""
+    decoder = json.loads(library.decoder.__getstate__()) if library.decoder is not None else {}
+    steps = {step.get("type"): step for step in (decoder, *decoder.get("decoders", ()))}
+    if "ByteLevel" in steps:
+        return _from_letters
+    if "WordPiece" in steps:
+        return lambda name: _from_word_piece(name, steps["WordPiece"].get("prefix", "##"))
+    if "BPEDecoder" in steps:
+        suffix = steps["BPEDecoder"].get("suffix", "</w>")
+        return lambda name: (name.removesuffix(suffix) + " " * name.endswith(suffix)).encode()
+    if "Metaspace" in steps or steps.get("Replace", {}).get("content") == " ":
+        fallback = "ByteFallback" in steps
+        return lambda name: _from_pieces(name, fallback)
+    return str.encode
+
+
+def _from_letters(name: str) -> bytes:
+    try:
+        return bytes(BYTES[letter] for letter in name)
+    except KeyError:  # a name that was never made of bytes, as of unused places
+        return name.encode()
+
+
+def _from_pieces(name: str, fallback: bool) -> bytes:
+    if fallback and re.fullmatch(r"<0x[0-9A-F]{2}>", name):
+        return bytes([int(name[3:5], 16)])
+    return name.replace("▁", " ").encode()
+
+
+def _from_word_piece(name: str, prefix: str) -> bytes:
+    """A piece that goes on with a word joins it; one that begins a word has a space before it.
+
+    Punctuation and 汉字 are cut out of their surroundings wherever they stand, so nothing is said about a space.
+    """
+    if name.startswith(prefix) and name != prefix:
+        return name.removeprefix(prefix).encode()
+    alone = len(name) == 1 and (unicodedata.category(name)[0] in "PS" or unicodedata.category(name) == "Lo")
+    return (name if alone else f" {name}").encode()
+
+
+def is_incomplete(raw: bytes) -> bool:
+    """Whether these bytes are a text whose last character is only begun."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return False
+
+
+def _as_hex(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"<{byte:02X}>" for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("qkv.hex", _as_hex)
+
+
+def show(raw: bytes) -> str:
+    """A token's bytes as text, <E4> for a byte that is only part of a character."""
+    return raw.decode(errors="qkv.hex")

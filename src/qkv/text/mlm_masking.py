@@ -28,15 +28,15 @@ def mlm(
     >>> int((labels >= 0).sum()), bool((x[labels < 0] == np.arange(20)[labels[0] < 0]).all())
     (3, True)
     """
-    throw = dice(seed, step, stream=1)
+    rng = dice(seed, step, stream=1)
     ordinary = ~np.isin(ids, [mask, *special])  # (B, N)
     # Each row hides the tokens with its smallest lots; special tokens have lots that are never small enough.
-    lots = np.where(ordinary, throw.random(ids.shape), 2.0)
+    ranks = np.where(ordinary, rng.random(ids.shape), 2.0)
     counts = ordinary.sum(-1, keepdims=True)
-    wanted = np.minimum(counts, np.maximum(1, np.rint(share * counts)))  # (B, 1)
-    hidden = lots.argsort(-1).argsort(-1) < wanted
-    fate = throw.random(ids.shape)
+    n_hidden = np.minimum(counts, np.maximum(1, np.rint(share * counts)))  # (B, 1)
+    hidden = ranks.argsort(-1).argsort(-1) < n_hidden
+    fate = rng.random(ids.shape)
     choices = np.setdiff1d(np.arange(vocab), [mask, *special])
-    others = choices[throw.integers(len(choices), size=ids.shape)]
+    others = choices[rng.integers(len(choices), size=ids.shape)]
     x = np.where(hidden & (fate < 0.8), mask, np.where(hidden & (fate >= 0.9), others, ids))
     return x, np.where(hidden, ids, IGNORED)

@@ -73,19 +73,19 @@ def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Proble
     path = Path(path)
     all_lines = list(lines(path))
     counts = Counter(line.count("\t") + 1 for _, line in all_lines)
-    wanted = max((n for n in counts if n > 1), key=lambda n: counts[n], default=2)
+    n_columns = max((n for n in counts if n > 1), key=lambda n: counts[n], default=2)
     pairs: list[Numbered] = []
     problems: list[tuple[int, Problem]] = []
     for number, line in all_lines:
         cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) != wanted:
+        if len(cells) != n_columns:
             sentence = _("the number of columns is {columns}, not {wanted}: {line}")
         elif not (cells[0] and cells[1]):
             sentence = _("the source or the target is empty: {line}")
         else:
             pairs.append((number, cells[0], cells[1]))
             continue
-        problems.append((number, Problem(sentence, columns=len(cells), wanted=wanted, line=repr(line[:40]))))
+        problems.append((number, Problem(sentence, columns=len(cells), wanted=n_columns, line=repr(line[:40]))))
     if not pairs:
         raise Problem("{path} has no pairs: put one on each line, source TAB target", path=path)
     return pairs, problems
@@ -122,15 +122,15 @@ def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
         if column >= len(cells):
             other = len(cells) == 1 and any(letter in line for letter in ",;|")
             hint = Message("; it has no TAB, only other separators") if other else ""
-            there = Message("1 is") if len(cells) == 1 else Message("{n} are", n=len(cells))
-            shown = {"there": there, "line": repr(line[:40]), "hint": hint}
+            count = Message("1 is") if len(cells) == 1 else Message("{n} are", n=len(cells))
+            details = {"there": count, "line": repr(line[:40]), "hint": hint}
             raise Problem(
                 "line {number} of {path} has no {name} column: column {column} is wanted, {there} there "
                 "({line}){hint}; write source TAB target",
                 **where,
                 name=name,
                 column=column + 1,
-                **shown,
+                **details,
             )
         if not cells[column]:
             raise Problem(
@@ -152,8 +152,10 @@ def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Te
     ([('a', '1'), ('a', '2'), ('b', '3')], [('c', '4')])
     """
     sources = sorted({source for source, _ in pairs}, key=lambda source: hashlib.sha256(source.encode()).digest())
-    held = set(sources[: round(len(sources) * validation)])
-    return [pair for pair in pairs if pair[0] not in held], [pair for pair in pairs if pair[0] in held]
+    validation_sources = set(sources[: round(len(sources) * validation)])
+    return [pair for pair in pairs if pair[0] not in validation_sources], [
+        pair for pair in pairs if pair[0] in validation_sources
+    ]
 
 
 class Pairs:
@@ -195,8 +197,8 @@ class Pairs:
         """Every pair once, in order of length: for evaluation."""
         return map(self._take, self.pools.in_order(batch))
 
-    def _take(self, chosen: np.ndarray) -> PairBatch:
-        ids = chosen.tolist()
+    def _take(self, indices: np.ndarray) -> PairBatch:
+        ids = indices.tolist()
         return pad_pairs(
             [self.sources[i] for i in ids], [self.targets[i] for i in ids], self.tokenizer, self.target_tokenizer
         )

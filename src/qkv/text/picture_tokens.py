@@ -16,9 +16,9 @@ from ..i18n import Problem, quoted
 
 ROWS, COLUMNS = 8, 16  # patches: two things beside each other have a square each
 SIGNS = "·▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"  # by bits: 1 top left, 2 top right, 4 bottom left, 8 bottom right
-TOLD_IN = {"en": "E", "zh": "中"}
-LARGEST = 50_000_000  # bytes of a file
-MOST_PIXELS = 25_000_000  # a few kilobytes can unpack to gigabytes
+LANGUAGE_SIGNS = {"en": "E", "zh": "中"}
+MAX_BYTES = 50_000_000  # bytes of a file
+MAX_PIXELS = 25_000_000  # a few kilobytes can unpack to gigabytes
 KINDS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")  # others need a program of their own: EPS is run by Ghostscript
 WIDEST = 1 / 6  # gap between things, of their height
 FAINT = 0.15  # of the way from black to white: what differs less from the paper is no ink
@@ -29,22 +29,22 @@ def read(file: str | Path) -> np.ndarray:
     from matplotlib import image
     from PIL import Image
 
-    place = Path(file)
-    if not place.is_file():
-        raise Problem("there is no picture {file}", file=place)
-    if place.stat().st_size > LARGEST:
-        raise Problem("{file} is no picture that can be read: {why}", file=place, why=f"> {LARGEST / 1e6:.0f} MB")
+    path = Path(file)
+    if not path.is_file():
+        raise Problem("there is no picture {file}", file=path)
+    if path.stat().st_size > MAX_BYTES:
+        raise Problem("{file} is no picture that can be read: {why}", file=path, why=f"> {MAX_BYTES / 1e6:.0f} MB")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # of what is refused here
-            with Image.open(place, formats=KINDS) as opened:
+            with Image.open(path, formats=KINDS) as opened:
                 wide, tall = opened.size  # known before anything is unpacked
-        pixels = np.asarray(image.imread(place, format="its own")) if wide * tall <= MOST_PIXELS else None
+        pixels = np.asarray(image.imread(path, format="its own")) if wide * tall <= MAX_PIXELS else None
     except Exception as error:  # whatever a file that is none brings up in any of the decoders
-        raise Problem("{file} is no picture that can be read: {why}", file=place, why=quoted(error)) from None
+        raise Problem("{file} is no picture that can be read: {why}", file=path, why=quoted(error)) from None
     if pixels is None:
-        why = f"{wide} × {tall} > {MOST_PIXELS:,}"
-        raise Problem("{file} is no picture that can be read: {why}", file=place, why=why)
+        why = f"{wide} × {tall} > {MAX_PIXELS:,}"
+        raise Problem("{file} is no picture that can be read: {why}", file=path, why=why)
     return grey(pixels)
 
 
@@ -63,7 +63,7 @@ def grey(pixels: ArrayLike) -> np.ndarray:
     return shades * opaque + 1.0 - opaque
 
 
-def cut(shades: np.ndarray) -> np.ndarray:
+def crop(shades: np.ndarray) -> np.ndarray:
     """What is drawn, in ink: 0 is the paper, 1 what differs most from it. Paper is what the edges have.
 
     Twice as wide as tall, or wider: paper is put beside what isn't, and `small` presses together what is wider. So that
@@ -76,19 +76,19 @@ def cut(shades: np.ndarray) -> np.ndarray:
         raise Problem("nothing is drawn on this picture: it is of one colour")
     ink = ink / most
     rows, columns = (np.flatnonzero((ink > 0.5).any(axis)) for axis in (1, 0))
-    inside = _close(ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
+    inside = _narrow_gaps(ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1])
     tall, wide = inside.shape[0], max(COLUMNS * inside.shape[0] // ROWS, inside.shape[1])
     tall, wide = tall + -(-tall // 8), wide + -(-wide // 8)  # a pixel of the small picture stays free around
     sheet = np.zeros((tall, wide))
-    top, left = (tall - inside.shape[0]) // 2, (wide - inside.shape[1]) // 2
-    sheet[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
+    first_row, first_column = (tall - inside.shape[0]) // 2, (wide - inside.shape[1]) // 2
+    sheet[first_row : first_row + inside.shape[0], first_column : first_column + inside.shape[1]] = inside
     return sheet
 
 
-def _close(ink: np.ndarray) -> np.ndarray:
+def _narrow_gaps(ink: np.ndarray) -> np.ndarray:
     """Without what is wider than WIDEST of any gap between things.
 
-    >>> _close(np.array([[1.0] + [0.0] * 9 + [1.0]] * 12))[0].tolist()
+    >>> _narrow_gaps(np.array([[1.0] + [0.0] * 9 + [1.0]] * 12))[0].tolist()
     [1.0, 0.0, 0.0, 1.0]
     """
     column = np.arange(ink.shape[1])
@@ -96,19 +96,19 @@ def _close(ink: np.ndarray) -> np.ndarray:
     return ink[:, column - last_ink <= max(int(WIDEST * len(ink)), 1)]
 
 
-def small(sheet: np.ndarray) -> np.ndarray:
+def downscale(sheet: np.ndarray) -> np.ndarray:
     """16 × 32 pixels, True where there is ink: each is what lies under it, and dark if that is dark enough."""
     tall, wide = sheet.shape
     shares = _shares(2 * ROWS, tall) @ sheet @ _shares(2 * COLUMNS, wide).T
     return shares > 0.45 * shares.max()
 
 
-def _shares(few: int, n: int) -> np.ndarray:
+def _shares(n_cells: int, n: int) -> np.ndarray:
     """(few, n): how much of each of n pixels lies under each of a few."""
-    ends = np.arange(few + 1) * n / few
+    ends = np.arange(n_cells + 1) * n / n_cells
     begins = np.arange(n)
     under = np.minimum(ends[1:, None], begins + 1) - np.maximum(ends[:-1, None], begins)
-    return under.clip(0) * few / n
+    return under.clip(0) * n_cells / n
 
 
 def signs(pixels: np.ndarray) -> str:
@@ -124,11 +124,11 @@ def signs(pixels: np.ndarray) -> str:
     return "".join(SIGNS[i] for i in bits.T.ravel())
 
 
-def by_places(shares: np.ndarray) -> np.ndarray:
+def to_grid(shares: np.ndarray) -> np.ndarray:
     """Numbers of signs, (…, 128), as they lie on the picture, (…, 8, 16)."""
     return shares.reshape(*shares.shape[:-1], COLUMNS, ROWS).swapaxes(-1, -2)
 
 
 def source(pixels: np.ndarray, lang: str) -> str:
     """What the captioner reads: the language to tell it in, and the picture."""
-    return TOLD_IN[lang] + signs(pixels)
+    return LANGUAGE_SIGNS[lang] + signs(pixels)

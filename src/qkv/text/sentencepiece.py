@@ -100,8 +100,8 @@ def check_charsmap(raw: bytes) -> bytes:
     if not size or not texts.endswith(b"\0"):
         raise Problem("its map of characters is cut")
     leaf = units >> 31 == 1
-    place = np.arange(len(units)) ^ ((units >> 10) << ((units & 0x200) >> 6))
-    if ((place | 0xFF) >= len(units))[~leaf].any():
+    children = np.arange(len(units)) ^ ((units >> 10) << ((units & 0x200) >> 6))
+    if ((children | 0xFF) >= len(units))[~leaf].any():
         raise Problem("its map of characters leads outside itself")
     values = (units & 0x7FFFFFFF)[leaf]
     letters = np.frombuffer(texts, dtype=np.uint8)
@@ -125,29 +125,29 @@ class Charsmap:
         self.texts = raw[4 + size :]
 
     def __call__(self, text: str) -> str:
-        raw, made, at = text.encode(), bytearray(), 0
+        raw, normalized, at = text.encode(), bytearray(), 0
         while at < len(raw):
             value, length = self._longest(raw, at)
             if length:
-                made += self.texts[value : self.texts.index(0, value)]
+                normalized += self.texts[value : self.texts.index(0, value)]
             else:  # one character as it is
                 length = 1 if raw[at] < 0xC0 else 2 if raw[at] < 0xE0 else 3 if raw[at] < 0xF0 else 4
-                made += raw[at : at + length]
+                normalized += raw[at : at + length]
             at += length
-        return made.decode()
+        return normalized.decode()
 
     def _longest(self, raw: bytes, first: int) -> tuple[int, int]:
         """Where the replacement stands for the longest text known at a place, and how many bytes that text has."""
         units, value, length = self.units, 0, 0
-        place = units[0] >> 10 << ((units[0] & 0x200) >> 6)
+        node = units[0] >> 10 << ((units[0] & 0x200) >> 6)
         for at in range(first, len(raw)):
-            place ^= raw[at]
-            unit = units[place]
+            node ^= raw[at]
+            unit = units[node]
             if unit & 0x800000FF != raw[at]:
                 break
-            place ^= unit >> 10 << ((unit & 0x200) >> 6)
+            node ^= unit >> 10 << ((unit & 0x200) >> 6)
             if unit >> 8 & 1:
-                value, length = units[place] & 0x7FFFFFFF, at + 1 - first
+                value, length = units[node] & 0x7FFFFFFF, at + 1 - first
         return value, length
 
 

@@ -85,25 +85,25 @@ def _fill(
             count, hashes = 0, BlockHashes()
             with atomic_write(folder / name) as file:
                 for block in corpus.blocks(at, last):
-                    begun = corpus.documents[block.document].start
-                    ids = _encode(block, tokenizer, joined=block.document > first[0] and block.start == begun)
+                    document_start = corpus.documents[block.document].start
+                    ids = _encode(block, tokenizer, joined=block.document > first[0] and block.start == document_start)
                     raw = ids.astype(index["dtype"]).tobytes()
                     file.write(raw)
                     hashes.add(raw)
                     count += len(ids)
-                    progress(before[block.document] + block.end - begun, corpus.size)
+                    progress(before[block.document] + block.end - document_start, corpus.size)
                     if count >= index["tokens_per_shard"]:
                         break
             index["at"] = list(corpus.normal(block.document, block.end))
-            listed = "".join(digest + "\n" for digest in hashes.finish()).encode()
-            write_file(folder / (name + HASHES), listed)
-            known = {"file": name, "split": split, "tokens": count, "hashes": hashlib.sha256(listed).hexdigest()}
-            index["shards"].append(known)
+            hash_lines = "".join(digest + "\n" for digest in hashes.finish()).encode()
+            write_file(folder / (name + HASHES), hash_lines)
+            record = {"file": name, "split": split, "tokens": count, "hashes": hashlib.sha256(hash_lines).hexdigest()}
+            index["shards"].append(record)
             _write_index(folder, index)
-    named = {shard["file"] + ending for shard in index["shards"] for ending in ("", HASHES)}
-    for left in (*folder.glob("train-*.bin*"), *folder.glob("validation-*.bin*")):
-        if left.name not in named:
-            left.unlink()
+    listed = {shard["file"] + ending for shard in index["shards"] for ending in ("", HASHES)}
+    for path in (*folder.glob("train-*.bin*"), *folder.glob("validation-*.bin*")):
+        if path.name not in listed:
+            path.unlink()
     index["complete"] = True
     _write_index(folder, index)
 

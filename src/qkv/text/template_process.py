@@ -25,8 +25,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from qkv.process.lifeline import end_with_caller
 
-ROOM = 1 << 29  # bytes that templates may take: a chat is a few thousand
-LARGEST = 10_000_000  # characters that a chat may have
+MEMORY_LIMIT = 1 << 29  # bytes that templates may take: a chat is a few thousand
+MAX_CHARACTERS = 10_000_000  # characters that a chat may have
 
 
 class Generation(Extension):
@@ -51,13 +51,13 @@ def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
 
 def environment() -> ImmutableSandboxedEnvironment:
     """Jinja2 as `transformers` sets it up."""
-    made = ImmutableSandboxedEnvironment(
+    jinja = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
-    made.filters["tojson"] = _to_json
-    made.globals["raise_exception"] = _raise
-    made.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return made
+    jinja.filters["tojson"] = _to_json
+    jinja.globals["raise_exception"] = _raise
+    jinja.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return jinja
 
 
 def answer(jinja: ImmutableSandboxedEnvironment, request: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def answer(jinja: ImmutableSandboxedEnvironment, request: dict[str, Any]) -> dic
         return {"large": True}
     except Exception as error:  # a template can do wrong whatever a program can
         return {"refused": f"{type(error).__name__}: {str(error)[:1000]}"}
-    return {"text": text} if len(text) <= LARGEST else {"large": True}
+    return {"text": text} if len(text) <= MAX_CHARACTERS else {"large": True}
 
 
 def limit_cpu(seconds: float) -> None:
@@ -91,7 +91,7 @@ def main() -> None:
 
         with open("/proc/self/statm") as file:
             size = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (size + ROOM, size + ROOM))
+        resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_LIMIT, size + MEMORY_LIMIT))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asked, who then ends this
     jinja = environment()
@@ -100,10 +100,10 @@ def main() -> None:
         try:
             request = json.loads(line)
             limit_cpu(request["seconds"])
-            told = json.dumps(answer(jinja, request))
+            response = json.dumps(answer(jinja, request))
         except MemoryError:
-            told = '{"large": true}'
-        print(told, flush=True)
+            response = '{"large": true}'
+        print(response, flush=True)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,8 @@ from ..disk.bounded_reading import reading
 from ..i18n import Problem, _
 from . import chat_templates
 from . import library_tokenizer as libraries
-from .generation_defaults import Habits
-from .library_tokenizer import SPECIAL, add_special, byte_level
-from .token_bytes import LETTERS, is_begun, show, spelling
+from .generation_defaults import GenerationDefaults
+from .library_tokenizer import LETTERS, SPECIAL, add_special, byte_level, is_incomplete, show, spelling
 
 
 class Tokenizer:
@@ -49,7 +48,7 @@ class Tokenizer:
     """
 
     kind: ClassVar[str] = "other"
-    _by_table: ClassVar[bool] = False  # a text is encoded without the library, letter by letter or byte by byte
+    _uses_table: ClassVar[bool] = False  # a text is encoded without the library, letter by letter or byte by byte
 
     def __init__(
         self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
@@ -58,23 +57,28 @@ class Tokenizer:
         self.library.encode_special_tokens = True  # plain text stays plain, see the head of this file
         self.library.no_truncation()  # some files ask for both, which would change a text's length
         self.library.no_padding()
-        known = library.get_vocab()
-        libraries.refuse_unknown(library, known)
-        self.special = {role: name for role, name in (special or {}).items() if name in known}
+        vocab = library.get_vocab()
+        libraries.refuse_unknown(library, vocab)
+        self.special = {role: name for role, name in (special or {}).items() if name in vocab}
         self._added = {token.content: token.special for token in library.get_added_tokens_decoder().values()}
-        self._named = {name: known[name] for name in self.special.values()}
-        self._named |= {name: known[name] for name, special in self._added.items() if special}
+        self._special_by_name = {name: vocab[name] for name in self.special.values()}
+        self._special_by_name |= {name: vocab[name] for name, special in self._added.items() if special}
         self.why = why
-        self.vocab = max(known.values(), default=-1) + 1
+        self.vocab = max(vocab.values(), default=-1) + 1
         self._spelling = spelling(library)
-        self._own_cutter = cutter
-        self._prepare: Callable[[str], str] | None = None
+        self._cutter_library = cutter
+        self._normalize: Callable[[str], str] | None = None
         if cutter is None:
-            self._lookup, self._cutter = None, libraries.unmatched(library)
+            self._lookup, self._cutter = None, libraries.without_special_matches(library)
         else:
-            self._lookup = {name: i for name, i in known.items() if name not in self._named}
-            self._prepare, self._cutter = libraries.charsmap(cutter), libraries.unmatched(cutter, keep_charsmap=False)
-        self.pad, self.bos, self.eos, self.mask, self.unk = (self._named.get(self.special.get(r, "")) for r in SPECIAL)
+            self._lookup = {name: i for name, i in vocab.items() if name not in self._special_by_name}
+            self._normalize, self._cutter = (
+                libraries.charsmap(cutter),
+                libraries.without_special_matches(cutter, keep_charsmap=False),
+            )
+        self.pad, self.bos, self.eos, self.mask, self.unk = (
+            self._special_by_name.get(self.special.get(r, "")) for r in SPECIAL
+        )
         # In the byte pairs that qkv learns, a word's token holds the blank before it, so [MASK] stands for both.
         self._mask_takes_blank = (
             self.kind == "bpe" and self.mask is not None and self.special.items() <= SPECIAL.items()
@@ -82,14 +86,14 @@ class Tokenizer:
         self.start: int | None = self.bos
         self.ends: list[int] = [] if self.eos is None else [self.eos]
         self.never: list[int] = []
-        self.habits = Habits()
+        self.habits = GenerationDefaults()
         self.template: str | None = None
         self.target: Tokenizer | None = None
 
     @property
     def special_ids(self) -> list[int]:
         """The ids of all special tokens, in order."""
-        return sorted(set(self._named.values()))
+        return sorted(set(self._special_by_name.values()))
 
     def assign(self, role: str, i: int) -> None:
         """Let the token of an id play a part.
@@ -101,7 +105,7 @@ class Tokenizer:
         """
         name = self.library.id_to_token(i)
         if name is not None:
-            self.special[role], self._named[name] = name, i
+            self.special[role], self._special_by_name[name] = name, i
             setattr(self, role, i)
             self.start = self.bos if role == "bos" and self.start is None else self.start
             self.ends = [i] if role == "eos" and not self.ends else self.ends
@@ -113,7 +117,7 @@ class Tokenizer:
         >>> len(tokenizer.encode("cat[EOS]")), len(tokenizer.encode("cat[EOS]", special=True))
         (8, 4)
         """
-        return self._encode_special(text) if special and self._named else self._encode(text)
+        return self._encode_special(text) if special and self._special_by_name else self._encode(text)
 
     def put_in(self, text: str, piece: str) -> str:
         """The text with a piece, as `pieces` gives it, in place of its first mask.
@@ -141,12 +145,12 @@ class Tokenizer:
         >>> Bytes.make().encode_batch(["a", "bc"])
         [[97], [98, 99]]
         """
-        if self._by_table:
+        if self._uses_table:
             return [self._encode(text) for text in texts]
-        prepared = [self._prepared(text) for text in texts]
+        prepared = [self._preprocess(text) for text in texts]
         with reading(None, _("this tokenizer can't cut the text: {why}")):
             if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
-                return [self._numbered(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
+                return [self._ids_of(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
             return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
@@ -164,7 +168,7 @@ class Tokenizer:
         >>> Bytes.make().frame([97, 98])
         [97, 98]
         """
-        before, after = self._around
+        before, after = self._frame
         return [*before, *(int(i) for i in ids), *after]
 
     def chat(self, messages: Sequence[chat_templates.ChatMessage], *, answer: bool = True) -> list[int]:
@@ -190,7 +194,7 @@ class Tokenizer:
                 if isinstance(value, str):
                     libraries.refuse_surrogates(value)
         names = {f"{role}_token": name for role, name in self.special.items()}
-        guarded, mark = chat_templates.guard(messages, self._named)
+        guarded, mark = chat_templates.guard(messages, self._special_by_name)
         text = chat_templates.render(self.template, guarded, answer=answer, names=names)
         if mark not in text:
             return self._encode_special(text)
@@ -212,14 +216,14 @@ class Tokenizer:
         >>> list(Bytes.make().stream("a人".encode()))
         ['a', '人']
         """
-        grown, seen, said = DecodeStream(skip_special_tokens=True), [], 0
+        grown, received, n_sent = DecodeStream(skip_special_tokens=True), [], 0
         for i in ids:
-            seen.append(int(i))
+            received.append(int(i))
             piece = grown.step(self.library, int(i))
             if piece:
-                said += len(piece)
+                n_sent += len(piece)
                 yield piece
-        if rest := self.decode(seen)[said:]:  # what was held back as half a character
+        if rest := self.decode(received)[n_sent:]:  # what was held back as half a character
             yield rest
 
     def token_bytes(self, ids: Iterable[int]) -> list[bytes]:
@@ -250,7 +254,7 @@ class Tokenizer:
         raw, first, end = b"", 0, 0
         for end, more in enumerate(self.token_bytes(ids), start=1):
             raw += more
-            if not is_begun(raw):
+            if not is_incomplete(raw):
                 groups.append((show(raw), first, end))
                 raw, first = b"", end
         return [*groups, (show(raw), first, end)] if raw else groups
@@ -282,10 +286,10 @@ class Tokenizer:
             config["chat_template"] = self.template
         write_file(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
         write_file(folder / "tokenizer.json", self.to_json() + "\n")
-        if self._own_cutter is not None:
-            write_file(folder / "cutter.json", self._own_cutter.to_str() + "\n")
-        if self.target is not None and self.target._own_cutter is not None:
-            write_file(folder / "target_cutter.json", self.target._own_cutter.to_str() + "\n")
+        if self._cutter_library is not None:
+            write_file(folder / "cutter.json", self._cutter_library.to_str() + "\n")
+        if self.target is not None and self.target._cutter_library is not None:
+            write_file(folder / "target_cutter.json", self.target._cutter_library.to_str() + "\n")
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:
@@ -301,13 +305,13 @@ class Tokenizer:
 
     def _encode(self, text: str) -> list[int]:
         with reading(None, _("this tokenizer can't cut the text: {why}")):
-            return self._numbered(self._cutter.encode(self._prepared(text), add_special_tokens=False))
+            return self._ids_of(self._cutter.encode(self._preprocess(text), add_special_tokens=False))
 
-    def _prepared(self, text: str) -> str:
+    def _preprocess(self, text: str) -> str:
         libraries.refuse_surrogates(text)
-        return text if self._prepare is None else self._prepare(text)
+        return text if self._normalize is None else self._normalize(text)
 
-    def _numbered(self, cut: Encoding) -> list[int]:
+    def _ids_of(self, cut: Encoding) -> list[int]:
         if self._lookup is None:
             return cut.ids
         ids = []
@@ -323,22 +327,22 @@ class Tokenizer:
         if self._mask_takes_blank:
             # Exactly one blank: `lstrip` in the library would also take line ends and further blanks, which are tokens.
             text = text.replace(" [MASK]", "[MASK]")
-        if self._by_table or self._own_cutter is not None:
+        if self._uses_table or self._cutter_library is not None:
             return self._split_special(text, self._encode)
         libraries.refuse_surrogates(text)
         with reading(None, _("this tokenizer can't cut the text: {why}")):
-            return self._recognising.encode(text, add_special_tokens=False).ids
+            return self._special_encoder.encode(text, add_special_tokens=False).ids
 
     def _split_special(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Special tokens where their names stand, and the ids of the texts between them."""
-        names = "|".join(re.escape(name) for name in sorted(self._named, key=len, reverse=True))
+        names = "|".join(re.escape(name) for name in sorted(self._special_by_name, key=len, reverse=True))
         ids: list[int] = []
         for part in re.split(f"({names})", text):
-            ids += [self._named[part]] if part in self._named else encode(part) if part else []
+            ids += [self._special_by_name[part]] if part in self._special_by_name else encode(part) if part else []
         return ids
 
     @cached_property
-    def _recognising(self) -> Library:
+    def _special_encoder(self) -> Library:
         """A second copy that takes the names of special tokens in a text for the tokens themselves."""
         saved = self.library.to_str()
         if self._mask_takes_blank:
@@ -351,7 +355,7 @@ class Tokenizer:
         return copy
 
     @cached_property
-    def _around(self) -> tuple[list[int], list[int]]:
+    def _frame(self) -> tuple[list[int], list[int]]:
         """What the library's post-processor puts before and after a text."""
         for text in ("a", "1", ".", "的"):
             with reading(None, _("this tokenizer can't cut the text: {why}")):
@@ -368,7 +372,7 @@ class Tokenizer:
         name = self.library.id_to_token(i) if i >= 0 else None
         if name is None:
             raise Problem("token id {i} does not exist: this tokenizer has ids 0 to {last}", i=i, last=self.vocab - 1)
-        if name in self._added or name in self._named:
+        if name in self._added or name in self._special_by_name:
             return name.encode()
         return self._spelling(name)
 
@@ -394,7 +398,7 @@ class Bytes(BPE):
     ['a', '<E4>', '<BA>', '<BA>']
     """
 
-    kind, _by_table = "bytes", True
+    kind, _uses_table = "bytes", True
 
     @classmethod
     def make(cls, special: Iterable[str] = (), why: str = "") -> "Bytes":
@@ -424,13 +428,13 @@ class Characters(Tokenizer):
     [0, 1, 2]
     """
 
-    kind, _by_table = "characters", True
+    kind, _uses_table = "characters", True
 
     def __init__(
         self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
     ) -> None:
         super().__init__(library, special, why, cutter=cutter)
-        self._table = {name: i for name, i in library.get_vocab().items() if name not in self._named}
+        self._table = {name: i for name, i in library.get_vocab().items() if name not in self._special_by_name}
         codes = np.array([ord(letter) for letter in self._table], dtype=np.int64)
         # Code point -> id; −1 = not in the alphabet, and so is the last entry, which stands for all that lie beyond.
         self._ids = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)
@@ -443,10 +447,10 @@ class Characters(Tokenizer):
         >>> Characters.make(["hello", "help"], special=["unk"]).vocab
         6
         """
-        seen: set[str] = set()
+        characters: set[str] = set()
         for text in alphabet:  # one text at a time: the corpus may be larger than memory
-            seen.update(text)
-        letters = sorted(seen)
+            characters.update(text)
+        letters = sorted(characters)
         if not letters:
             raise Problem("the alphabet is empty: give the text, or the characters, that the tokenizer should know")
         special = list(special)
@@ -477,11 +481,11 @@ class Characters(Tokenizer):
         return ids.astype(np.uint32)
 
     def _unknown(self, text: str) -> Problem:
-        strangers = list(dict.fromkeys(letter for letter in text if letter not in self._table))
-        shown = " ".join(f"{letter!r}" for letter in strangers[:8]) + (" …" if len(strangers) > 8 else "")
+        unknown = list(dict.fromkeys(letter for letter in text if letter not in self._table))
+        listing = " ".join(f"{letter!r}" for letter in unknown[:8]) + (" …" if len(unknown) > 8 else "")
         return Problem(
             "this tokenizer knows the {n} characters of the text it was made from, not {shown}: leave them out, "
             "or train with --tokenizer bytes or --tokenizer bpe, which take any text",
             n=len(self._table),
-            shown=shown,
+            shown=listing,
         )

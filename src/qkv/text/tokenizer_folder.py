@@ -16,18 +16,17 @@ from tokenizers import Tokenizer as Library
 from ..disk.bounded_reading import JsonObject, read_json, read_table, read_text, reading, unusable_file
 from ..i18n import Message, Notice, Problem, _, all_of
 from . import generation_defaults, imported_tokenizers
-from .library_tokenizer import SPECIAL, refuse_long
+from .library_tokenizer import ANGLED_SPECIAL, LETTERS, SPECIAL, add_tokens, frame, refuse_long
 from .sentencepiece import check_charsmap
-from .token_bytes import LETTERS
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
-ALSO = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
+BERT_ROLES = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
 FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
 UNREADABLE = _("{file} can't be read as it should: {why}. Fetch or copy it again")
 NO_LIBRARY = _("{file} is not a tokenizer of the `tokenizers` library ({why})")
 MOST_BLANKS = 10_000  # T5 has 100
-OTHER_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
+SENTENCEPIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
 
 
 class NoTokenizer(Problem):
@@ -53,18 +52,18 @@ def load(path: str | Path) -> Tokenizer:
 def _load(path: Path, file: Path) -> Tokenizer:
     folder = path if path.is_dir() else path.parent
     settings = _TokenizerFiles(folder)
-    made: Tokenizer | None
+    tokenizer: Tokenizer | None
     if file.is_file():
         cutter, other = folder / "cutter.json", folder / "target_cutter.json"
-        made = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
+        tokenizer = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
         if other.is_file():
-            made.target = _from_json(file, settings, _library(other)[0])
+            tokenizer.target = _from_json(file, settings, _library(other)[0])
     else:
-        made = _from_parts(folder, settings) if path.is_dir() else None
-    if made is None:
+        tokenizer = _from_parts(folder, settings) if path.is_dir() else None
+    if tokenizer is None:
         raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-    settings.complete(made)
-    return made
+    settings.complete(tokenizer)
+    return tokenizer
 
 
 def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) -> Tokenizer:
@@ -74,20 +73,20 @@ def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) 
     _refuse_other_ids(file, library, added)  # the library counts on from the vocabulary, whatever the file says
     roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
     if not settings.any_roles and not roles:
-        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in added}
+        roles = {role: name for role, name in ANGLED_SPECIAL.items() if name in added}
     settings.frame(library, roles)
     return kind(library, roles, cutter=cutter)
 
 
 def _refuse_other_ids(file: Path, library: Library, ids: dict[str, int]) -> None:
     for name, i in ids.items():
-        if (got := library.token_to_id(name)) != i:
+        if (actual := library.token_to_id(name)) != i:
             raise Problem(
                 "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
                 file=file,
                 name=name,
                 i=i,
-                got=got,
+                got=actual,
             )
 
 
@@ -126,28 +125,30 @@ def _kind_of(saved: JsonObject) -> type[Tokenizer]:
 def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
     """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
 
-    def there(*names: str) -> bool:
+    def has_files(*names: str) -> bool:
         return all((folder / name).is_file() for name in names)
 
-    if there("source.spm", "vocab.json"):
+    if has_files("source.spm", "vocab.json"):
         if settings.get("separate_vocabs"):
             raise Problem(
                 "{file} says separate_vocabs: this translator has one vocabulary for what it reads and another for what it "
                 "says, and qkv has tokenizers with one",
                 file=folder / "tokenizer_config.json",
             )
-        made = imported_tokenizers.from_sentencepiece(folder / "source.spm", _in_order(folder / "vocab.json"))
-        if there("target.spm"):
-            made.target = imported_tokenizers.from_sentencepiece(
-                folder / "target.spm", _in_order(folder / "vocab.json")
-            )
-        return made
-    if there("sentencepiece.model", "shared_vocabulary.json"):
-        return imported_tokenizers.from_shared(
-            folder / "sentencepiece.model", _in_order(folder / "shared_vocabulary.json")
+        tokenizer = imported_tokenizers.from_sentencepiece(
+            folder / "source.spm", _read_vocabulary(folder / "vocab.json")
         )
-    for name in OTHER_FILES:
-        if there(name):
+        if has_files("target.spm"):
+            tokenizer.target = imported_tokenizers.from_sentencepiece(
+                folder / "target.spm", _read_vocabulary(folder / "vocab.json")
+            )
+        return tokenizer
+    if has_files("sentencepiece.model", "shared_vocabulary.json"):
+        return imported_tokenizers.from_shared(
+            folder / "sentencepiece.model", _read_vocabulary(folder / "shared_vocabulary.json")
+        )
+    for name in SENTENCEPIECE_FILES:
+        if has_files(name):
             t5 = "t5" in settings.family
             blanks = settings.get("extra_ids", 100) if t5 else 0
             if type(blanks) is not int or not 0 <= blanks <= MOST_BLANKS:
@@ -157,18 +158,18 @@ def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
                     value=repr(blanks),
                     most=f"{MOST_BLANKS:,}",
                 )
-            made = imported_tokenizers.from_sentencepiece(
+            tokenizer = imported_tokenizers.from_sentencepiece(
                 folder / name,
                 extra=[*settings.added(), *(f"<extra_id_{i}>" for i in reversed(range(blanks)))],
                 begin=bool(settings.get("add_bos_token", "llama" in settings.family or "gemma" in settings.family)),
                 end=bool(settings.get("add_eos_token", t5)),
             )
-            for role, named in settings.roles(made.library).items():
-                made.assign(role, made.library.get_vocab()[named])
-            return made
-    if there("vocab.json", "merges.txt"):
+            for role, named in settings.roles(tokenizer.library).items():
+                tokenizer.assign(role, tokenizer.library.get_vocab()[named])
+            return tokenizer
+    if has_files("vocab.json", "merges.txt"):
         return _byte_pairs(folder, settings)
-    return _word_pieces(folder, settings) if there("vocab.txt") else None
+    return _word_pieces(folder, settings) if has_files("vocab.txt") else None
 
 
 def _byte_pairs(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
@@ -179,17 +180,17 @@ def _byte_pairs(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
     space = bool(settings.get("add_prefix_space", False))
     refuse_long(vocab)
     library = imported_tokenizers.byte_pairs(vocab, merges, cut, space)
-    known = [name for name in (*imported_tokenizers.NAMES.values(), "<|endoftext|>") if name in vocab]
-    imported_tokenizers.add_tokens(library, (dict.fromkeys(known, True) | settings.added()).items())
+    special = [name for name in (*ANGLED_SPECIAL.values(), "<|endoftext|>") if name in vocab]
+    add_tokens(library, (dict.fromkeys(special, True) | settings.added()).items())
     _refuse_other_ids(folder / "vocab.json", library, settings.ids())
     roles = settings.roles(library)
     if not roles:
-        roles = {role: name for role, name in imported_tokenizers.NAMES.items() if name in vocab}
+        roles = {role: name for role, name in ANGLED_SPECIAL.items() if name in vocab}
         if "eos" not in roles and "<|endoftext|>" in vocab:
             roles |= {"bos": "<|endoftext|>", "eos": "<|endoftext|>"}
     framed = next((frames for name, frames in FAMILIES.items() if name in settings.family), "<mask>" in vocab)
     if framed:
-        imported_tokenizers.frame(library, roles.get("bos", "<s>"), roles.get("eos", "</s>"))
+        frame(library, roles.get("bos", "<s>"), roles.get("eos", "</s>"))
     settings.frame(library, roles)
     return BPE(library, roles)
 
@@ -205,11 +206,9 @@ def _word_pieces(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
         chinese=bool(settings.get("tokenize_chinese_chars", True)),
     )
     usual = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
-    imported_tokenizers.add_tokens(
-        library, ((name, True) for name in [*usual.values(), *settings.added()] if name in vocab)
-    )
+    add_tokens(library, ((name, True) for name in [*usual.values(), *settings.added()] if name in vocab))
     roles = {role: name for role, name in usual.items() if name in vocab} | settings.roles(library)
-    imported_tokenizers.frame(library, roles.get("bos"), roles.get("eos"))
+    frame(library, roles.get("bos"), roles.get("eos"))
     return Tokenizer(library, roles)
 
 
@@ -222,23 +221,23 @@ class _TokenizerFiles:
         self.tokenizer = _read(folder / "tokenizer_config.json")
         self.map = _read(folder / "special_tokens_map.json")
         self.generation = _read(folder / "generation_config.json")
-        self.more = _read(folder / "added_tokens.json")
+        self.added_ids = _read(folder / "added_tokens.json")
         self.template = self._template(folder)
         family = (self.tokenizer.get("tokenizer_class"), self.config.get("model_type"))
         self.family = " ".join(str(name) for name in family if name).lower()
         # Any tokenizer_config.json, even one that names none, says that there are none but these.
         self.any_roles = (folder / "tokenizer_config.json").is_file() or bool(self.map)
 
-    def get(self, key: str, otherwise: Any = None) -> Any:
+    def get(self, key: str, default: Any = None) -> Any:
         """A setting of the tokenizer."""
         value = self.tokenizer.get(key)
-        return otherwise if value is None else value
+        return default if value is None else value
 
     def roles(self, library: Library) -> dict[str, str]:
         """Which special token plays which part."""
         roles = {}
         for role in SPECIAL:
-            for key in (f"{role}_token", f"{ALSO.get(role)}_token"):
+            for key in (f"{role}_token", f"{BERT_ROLES.get(role)}_token"):
                 if name := _name(self.tokenizer.get(key)) or _name(self.map.get(key)):
                     roles[role] = name
                     break
@@ -256,7 +255,7 @@ class _TokenizerFiles:
 
     def ids(self) -> dict[str, int]:
         """The ids of added tokens, where files state them."""
-        ids = {name: i for name, i in self.more.items() if isinstance(i, int)}
+        ids = {name: i for name, i in self.added_ids.items() if isinstance(i, int)}
         ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
         return dict(sorted(ids.items(), key=lambda pair: pair[1]))
 
@@ -266,19 +265,19 @@ class _TokenizerFiles:
 
     def frame(self, library: Library, roles: dict[str, str]) -> None:
         """Settings that say outright whether a text begins with bos and ends with eos."""
-        asked = (self.tokenizer.get(f"add_{role}_token") is True and roles.get(role) for role in ("bos", "eos"))
-        imported_tokenizers.frame(library, *(name or None for name in asked))
+        names = (self.tokenizer.get(f"add_{role}_token") is True and roles.get(role) for role in ("bos", "eos"))
+        frame(library, *(name or None for name in names))
 
-    def complete(self, made: Tokenizer) -> None:
+    def complete(self, tokenizer: Tokenizer) -> None:
         """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
 
         def ids(*values: object) -> list[int]:
             flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
-            return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < made.vocab))
+            return list(dict.fromkeys(i for i in flat if type(i) is int and 0 <= i < tokenizer.vocab))
 
         def first(key: str) -> Any:
-            said = (file.get(key) for file in (self.tokenizer, self.generation, self.config))
-            return next((value for value in said if value is not None), None)
+            values = (file.get(key) for file in (self.tokenizer, self.generation, self.config))
+            return next((value for value in values if value is not None), None)
 
         for name, field in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
             for key, value in getattr(self, field).items():
@@ -291,23 +290,25 @@ class _TokenizerFiles:
                         value=repr(value)[:80],
                     )
         for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
-            if not self.any_roles and getattr(made, role) is None and (i := ids(first(f"{role}_token_id"))):
-                made.assign(role, i[0])
+            if not self.any_roles and getattr(tokenizer, role) is None and (i := ids(first(f"{role}_token_id"))):
+                tokenizer.assign(role, i[0])
         if start := ids(first("decoder_start_token_id")):
-            made.start = start[0]
-        made.ends = ids(made.ends, self.tokenizer.get("eos_token_ids"), self.generation.get("eos_token_id"))
-        if not made.ends or "eos_token_id" not in self.generation:
-            made.ends = ids(made.ends, self.config.get("eos_token_id"))
-        made.habits, strange = generation_defaults.read(
-            self.generation or self.config, made.vocab, whole=bool(self.generation)
+            tokenizer.start = start[0]
+        tokenizer.ends = ids(tokenizer.ends, self.tokenizer.get("eos_token_ids"), self.generation.get("eos_token_id"))
+        if not tokenizer.ends or "eos_token_id" not in self.generation:
+            tokenizer.ends = ids(tokenizer.ends, self.config.get("eos_token_id"))
+        tokenizer.habits, ignored = generation_defaults.read(
+            self.generation or self.config, tokenizer.vocab, is_complete=bool(self.generation)
         )
         listed = self.tokenizer.get("bad_words_ids")
-        words = [*(listed if isinstance(listed, list) else []), *map(list, made.habits.bad_words_ids)]
-        single = [word[0] for word in words if isinstance(word, list) and len(word) == 1 and word[0] not in made.ends]
-        made.never = ids(made.never, single, list(made.habits.suppress_tokens))
-        if strange:
+        words = [*(listed if isinstance(listed, list) else []), *map(list, tokenizer.habits.bad_words_ids)]
+        single = [
+            word[0] for word in words if isinstance(word, list) and len(word) == 1 and word[0] not in tokenizer.ends
+        ]
+        tokenizer.never = ids(tokenizer.never, single, list(tokenizer.habits.suppress_tokens))
+        if ignored:
             file = "generation_config.json" if self.generation else "config.json"
-            names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(strange.items()))
+            names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(ignored.items()))
             warnings.warn(
                 Notice(
                     "{file} says {names}, which qkv does not obey: texts may come out otherwise than its makers meant",
@@ -316,7 +317,7 @@ class _TokenizerFiles:
                 ),
                 stacklevel=5,
             )
-        made.template = self.template
+        tokenizer.template = self.template
 
     def _template(self, folder: Path) -> str | None:
         file = folder / "chat_template.jinja"
@@ -342,7 +343,7 @@ def _read(file: Path) -> JsonObject:
     return read_table(file, UNREADABLE)
 
 
-def _in_order(file: Path) -> list[str]:
+def _read_vocabulary(file: Path) -> list[str]:
     """A vocabulary by place: a list as it is, a table of name -> id put in order."""
     names = read_json(file, UNREADABLE)
     if isinstance(names, list):

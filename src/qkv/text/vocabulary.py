@@ -84,8 +84,8 @@ def train_tokenizer(
     if kind == "auto":
         if isinstance(texts, Iterator):
             raise Problem('"auto" reads the text twice: give a list or a Corpus, not an iterator that is used up')
-        kind, chosen, why = choose(texts)
-        vocab = (vocab or chosen) if kind == "bpe" else None
+        kind, choice, why = choose(texts)
+        vocab = (vocab or choice) if kind == "bpe" else None
     if kind not in KINDS:
         raise Problem(
             "there is no tokenizer {kind}: choose from {kinds}, or auto", kind=repr(kind), kinds=all_of(KINDS)

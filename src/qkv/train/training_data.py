@@ -121,7 +121,7 @@ def _write(file: Path, content: str) -> str:
 def save_tokenizer(tokenizer: text.Tokenizer, folder: Path) -> None:
     """Write a tokenizer and its generation defaults."""
     tokenizer.save(folder)
-    if defaults := tokenizer.habits.told():
+    if defaults := tokenizer.habits.as_config():
         defaults |= {"eos_token_id": tokenizer.ends} if tokenizer.ends else {}
         write_file(folder / GENERATION_CONFIG, json.dumps(defaults, indent=2) + "\n")
 

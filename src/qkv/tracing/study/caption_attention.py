@@ -53,7 +53,7 @@ def caption(
     layer = len(recorded.calls["cross"]) - 1 if layer is None else layer
     heads = range(recorded.calls["cross"][-1].q.shape[1]) if head is None else [head]
     shares = np.mean([recorded.map(layer, h, part="cross") for h in heads], axis=0)  # (tokens, 1 + 128 + end)
-    patches = picture_tokens.by_places(shares[:, 1 : 1 + n_patches])
+    patches = picture_tokens.to_grid(shares[:, 1 : 1 + n_patches])
     tokens = recorded.tokens("cross")
     spans = [(word, a, b) for word, a, b in tokens.words if word.strip() and not any(tokens.special[a:b])]
     words = tuple(CaptionWord(word, patches[a:b].mean(0)) for word, a, b in spans)
