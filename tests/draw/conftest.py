@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from qkv.draw.page import page
-from tests.draw.pages import FLAGS, WEB, made, until
+from tests.draw.pages import FLAGS, WEB, make_trace, until
 
 
 @pytest.fixture(scope="module")
@@ -14,27 +14,27 @@ def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield made
-        made.close()
+        chromium_browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield chromium_browser
+        chromium_browser.close()
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
+def open_page(browser, tmp_path):
     """Open a trace's page; whatever it requests, logs or raises is kept and must be nothing."""
-    contexts, wrong = [], []
+    contexts, errors = [], []
 
-    def go(given, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
-        path = given if isinstance(given, Path) else page(given, tmp_path / f"{len(contexts)}.html", **options)
+    def open_tab(source, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
+        path = source if isinstance(source, Path) else page(source, tmp_path / f"{len(contexts)}.html", **options)
         context = browser.new_context(
             locale=locale, color_scheme=scheme, viewport=dict(width=size[0], height=size[1]), reduced_motion="reduce"
         )
         contexts.append(context)
         tab = context.new_page()
-        tab.on("request", lambda request: request.url == path.as_uri() or wrong.append(request.url))
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
-        tab.on("dialog", lambda dialog: wrong.append(dialog.message))
+        tab.on("request", lambda request: request.url == path.as_uri() or errors.append(request.url))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        tab.on("dialog", lambda dialog: errors.append(dialog.message))
         if script:
             tab.add_init_script(script)
         tab.goto(path.as_uri())
@@ -47,16 +47,16 @@ def opened(browser, tmp_path):
             )
         return tab
 
-    go.wrong = wrong
-    yield go
+    open_tab.errors = errors
+    yield open_tab
     for context in contexts:
         context.close()
-    assert wrong == []
+    assert errors == []
 
 
 @pytest.fixture(scope="module")
 def long():
-    return made(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
+    return make_trace(n=4000, heads=2, groups=1, width=16, layers=6, batch=1)
 
 
 ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" href="data:,"><title>elements</title>
@@ -66,20 +66,20 @@ ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" 
 @pytest.fixture
 def elements(browser):
     """Open the elements as modules, as a server gives them, on sources of a test's own (sources.js); nothing may go wrong."""
-    contexts, wrong = [], []
+    contexts, errors = [], []
 
-    def give(route):
+    def serve(route):
         name = urlsplit(route.request.url).path[1:]
         path = next((path for path in (WEB / name, Path(__file__).parent / name) if name and path.is_file()), None)
         if not name:
             route.fulfill(body=ROOM, content_type="text/html")
         elif path is None:
-            wrong.append(route.request.url)
+            errors.append(route.request.url)
             route.abort()
         else:
             route.fulfill(path=path, content_type="text/css" if name.endswith(".css") else "text/javascript")
 
-    def go(script, *, size=(1280, 800), scheme="light", dots=1):
+    def open_tab(script, *, size=(1280, 800), scheme="light", dots=1):
         context = browser.new_context(
             color_scheme=scheme,
             viewport=dict(width=size[0], height=size[1]),
@@ -87,10 +87,10 @@ def elements(browser):
             device_scale_factor=dots,
         )
         contexts.append(context)
-        context.route("**/*", give)
+        context.route("**/*", serve)
         tab = context.new_page()
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda message: message.type == "error" and wrong.append(message.text))
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.on("console", lambda message: message.type == "error" and errors.append(message.text))
         tab.goto("http://elements.test/")
         tab.evaluate(
             """async () => { for (const name of ["core/state", "core/view", "core/source", "sources", "core/dom", "map/map", "map/overview",
@@ -99,8 +99,8 @@ def elements(browser):
         tab.evaluate(script)
         return tab
 
-    go.wrong = wrong
-    yield go
+    open_tab.errors = errors
+    yield open_tab
     for context in contexts:
         context.close()
-    assert wrong == []
+    assert errors == []

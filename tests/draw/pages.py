@@ -42,23 +42,23 @@ CONFIGS = {
 }
 
 
-def small(**choices):
+def small_model(**settings):
     """A model of two layers and six heads that look somewhere."""
     torch.manual_seed(0)
-    made = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **choices))
+    model = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **settings))
     with torch.no_grad():
-        for p in made.parameters():
+        for p in model.parameters():
             if p.ndim == 2:
                 p.mul_(8)
-    return made.eval()
+    return model.eval()
 
 
-def traced(model, rows=ROWS):
+def trace_rows(model, rows=ROWS):
     target = [[1, 2, 3, 4, 5], [6, 7, 8]] if model.config.kind == "encoder-decoder" else None
     return trace(model, rows, target=target, name="small")
 
 
-def made(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
+def make_trace(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
     """A trace of random q, k and v."""
     rng = torch.Generator().manual_seed(seed)
     m = n if m is None else m
@@ -98,13 +98,13 @@ def until(tab, expression, seconds=60):
 
 
 def weights(tab, part, layer, head, item=0):
-    asked = [part, layer, head, item]
+    address = [part, layer, head, item]
     return np.array(
-        tab.evaluate("async (at) => (await qkv.weights(...at)).map((row) => Array.from(row))", asked), np.float64
+        tab.evaluate("async (at) => (await qkv.weights(...at)).map((row) => Array.from(row))", address), np.float64
     )
 
 
-def assert_shown(text, true):
+def assert_rounds_to(text, true):
     """A number that is shown is the true one, to one unit of its last digit; "<" is an upper limit."""
     text = text.replace("−", "-").removeprefix("≈")
     if text.startswith("<"):

@@ -4,14 +4,14 @@ from importlib.resources import files
 
 import pytest
 
-from tests.draw.pages import made, small_targets, until
+from tests.draw.pages import make_trace, small_targets, until
 
 AXE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_axe_finds_nothing_serious(opened, scheme, width):
-    tab = opened(made(n=30, layers=2, special=(0, 3)), scheme=scheme, size=(width, 900), lang="en")
+def test_axe_finds_nothing_serious(open_page, scheme, width):
+    tab = open_page(make_trace(n=30, layers=2, special=(0, 3)), scheme=scheme, size=(width, 900), lang="en")
     tab.click("qkv-map .toggle")
     until(tab, "document.querySelector('qkv-map').seen?.without")
     tab.click(".takeaway summary")
@@ -34,9 +34,9 @@ def test_axe_finds_nothing_serious_about_a_long_map(elements):
 def serious(tab):
     """What axe finds, with where; the page's policy lets no stranger's script in, so it is evaluated."""
     tab.evaluate(AXE)
-    found = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    violations = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [
         (each["id"], each["help"], [node["html"][:160] for node in each["nodes"][:3]])
-        for each in found
+        for each in violations
         if each["impact"] in ("serious", "critical")
     ]

@@ -8,20 +8,20 @@ import pytest
 
 from qkv.draw.dot_product_figure import WIDTHS, Draw, html, normals, table_html, uniforms
 from qkv.i18n import Problem
-from tests.draw.pages import assert_shown, contrast
+from tests.draw.pages import assert_rounds_to, contrast
 from tests.selection import slow_except
 
 
 @pytest.fixture
-def shown(opened, tmp_path):
-    def go(draw, *, lang="en", **options):
+def open_figure(open_page, tmp_path):
+    def open_draw(draw, *, lang="en", **options):
         path = tmp_path / "distribution.html"
         path.write_text(html(draw, lang), encoding="utf-8")
-        tab = opened(path, ready=False, **options)
+        tab = open_page(path, ready=False, **options)
         tab.wait_for_selector("html[data-ready]")
         return tab
 
-    return go
+    return open_draw
 
 
 def test_the_numbers_are_random():
@@ -43,8 +43,8 @@ def test_wider_vectors_spread_by_the_root_of_their_width():
 @pytest.mark.parametrize(
     "draw", [Draw(), Draw(d=1, seed=2**32 - 1, rows=5, keys=3, digits=3), Draw(d=1024, seed=0, rows=1, keys=2)], ids=str
 )
-def test_every_number_is_pythons(shown, draw):
-    tab = shown(draw)
+def test_every_number_is_pythons(open_figure, draw):
+    tab = open_figure(draw)
     for d in (draw.d, 1, 32, 1024):
         tab.fill("input", str(WIDTHS.index(d)))
         numbers = tab.evaluate("qkv.numbers")
@@ -62,12 +62,12 @@ def test_every_number_is_pythons(shown, draw):
             np.testing.assert_allclose(tall, counts[counts > 0] / counts.max() * 58, atol=1e-6)
             texts = tab.locator(f"[data-side={side}] .row span").all_inner_texts()
             for text, true in zip(texts, draw.weights(d, scaled)[0], strict=True):
-                assert_shown(text, true)
+                assert_rounds_to(text, true)
             for name, true in (("spread", theirs.std()), ("sharp", draw.weights(d, scaled).max(1).mean())):
-                assert_shown(tab.inner_text(f"[data-side={side}] .{name}").split(": ")[1], true)
+                assert_rounds_to(tab.inner_text(f"[data-side={side}] .{name}").split(": ")[1], true)
 
 
-def test_without_scripts_there_are_the_same_numbers():
+def test_the_static_tables_have_the_same_numbers():
     draw = Draw(d=16, digits=3)
     for lang in ("en", "zh"):
         plain = table_html(draw, lang)
@@ -79,11 +79,11 @@ def test_without_scripts_there_are_the_same_numbers():
         cells = re.findall("<td>(.*?)</td>", plain)
         assert "<script" not in plain and len(cells) == len(true)
         for text, x in zip(cells, true, strict=True):
-            assert_shown(text, x)
+            assert_rounds_to(text, x)
 
 
-def test_by_keys_alone(shown):
-    tab = shown(Draw(d=64))
+def test_keyboard_alone(open_figure):
+    tab = open_figure(Draw(d=64))
     tab.keyboard.press("Tab")
     tab.keyboard.press("ArrowRight")
     assert tab.evaluate("qkv.d") == 128 and tab.inner_text(".slider output") == "128"
@@ -95,19 +95,19 @@ def test_by_keys_alone(shown):
     ("width", "lang", "scheme"),
     slow_except([(390, "zh", "dark")], itertools.product([1280, 390], ["en", "zh"], ["light", "dark"])),
 )
-def test_it_fits_and_speaks(shown, width, lang, scheme):
-    tab = shown(Draw(), lang=lang, size=(width, 800), scheme=scheme)
+def test_it_fits_and_is_translated(open_figure, width, lang, scheme):
+    tab = open_figure(Draw(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.get_attribute("html", "data-theme") == scheme
     assert min(contrast(tab, ".row span")) >= 4.5
     labels = tab.evaluate("[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))")
-    said = tab.inner_text("main") + " ".join(labels)
-    assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", said), said
+    text = tab.inner_text("main") + " ".join(labels)
+    assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", text), text
 
 
 @pytest.mark.parametrize(
-    "given", [dict(d=3), dict(d=2048), dict(rows=0), dict(keys=1), dict(seed=-1), dict(digits=7)], ids=str
+    "settings", [dict(d=3), dict(d=2048), dict(rows=0), dict(keys=1), dict(seed=-1), dict(digits=7)], ids=str
 )
-def test_what_makes_no_draw_is_refused(given):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(Problem):
-        Draw(**given)
+        Draw(**settings)

@@ -11,7 +11,7 @@ import pytest
 from qkv.draw.page import PIECES, html, notebook_html
 from qkv.i18n import Problem
 from qkv.tracing import Trace
-from tests.draw.pages import CLOSE, CONFIGS, made, small, traced, until, weights
+from tests.draw.pages import CLOSE, CONFIGS, make_trace, small_model, trace_rows, until, weights
 from tests.selection import slow_except
 
 
@@ -19,7 +19,7 @@ def header(text):
     return json.loads(re.search(r'id="qkv-header">(.*?)</script>', text).group(1))
 
 
-SHOWN = [
+PIECE_SETS = [
     ("map",),
     ("lines",),
     ("steps",),
@@ -30,9 +30,9 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize("show", SHOWN, ids=" ".join)
-def test_any_pieces_in_reading_order(opened, show):
-    tab = opened(made(layers=2), show=show, ready=False, lang="en")
+@pytest.mark.parametrize("show", PIECE_SETS, ids=" ".join)
+def test_any_pieces_in_reading_order(open_page, show):
+    tab = open_page(make_trace(layers=2), show=show, ready=False, lang="en")
     tab.wait_for_selector("html[data-ready]")
     until(tab, "[...document.querySelectorAll('main .card')].every((card) => card.textContent)")
     there = tab.evaluate("[...document.querySelectorAll('main .card')].map((card) => card.localName)")
@@ -41,34 +41,34 @@ def test_any_pieces_in_reading_order(opened, show):
     assert tab.evaluate("document.body.classList.contains('figure')") == ("overview" not in show)
 
 
-def test_what_is_no_piece_is_refused():
+def test_an_unknown_piece_is_refused():
     with pytest.raises(Problem, match="did you mean 'lines'"):
-        html(made(), show=("line",))
+        html(make_trace(), show=("line",))
     with pytest.raises(Problem, match="overview, map, lines, steps"):
-        html(made(), show=())
+        html(make_trace(), show=())
 
 
-def test_a_figure_carries_the_layers_named_or_the_one_it_opens_at():
-    found = replace(made(layers=4), numbers={"decoder": (3, 5, 7, 9)})
-    layers = lambda **options: [one["number"] for one in header(html(found, **options))["parts"][0]["layers"]]  # noqa: E731
+def test_a_figure_contains_the_named_or_the_opened_layer():
+    trace = replace(make_trace(layers=4), numbers={"decoder": (3, 5, 7, 9)})
+    layers = lambda **options: [layer["number"] for layer in header(html(trace, **options))["parts"][0]["layers"]]  # noqa: E731
     assert layers(show=("map",), layers=[5, 9]) == [5, 9]
     assert layers(show=("map",), first=("decoder", 7, 1)) == [7]
     assert layers(show=("map",), first=("decoder", 7, 1), layers=[3]) == [3, 7]
     assert layers(show=("map",)) == layers(show=PIECES, layers=[5]) == [3, 5, 7, 9]
     with pytest.raises(Problem, match="layer 4 has no attention in this trace; these have: 3, 5, 7, 9"):
-        html(found, show=("map",), layers=[4])
-    both = traced(small(**CONFIGS["translator"]))
-    told = header(html(both, show=("map",), first=("cross", 1, 2)))
-    assert [(part["name"], len(part["layers"])) for part in told["parts"]] == [("cross", 1)]
+        html(trace, show=("map",), layers=[4])
+    both = trace_rows(small_model(**CONFIGS["translator"]))
+    figure_header = header(html(both, show=("map",), first=("cross", 1, 2)))
+    assert [(part["name"], len(part["layers"])) for part in figure_header["parts"]] == [("cross", 1)]
 
 
 @pytest.mark.parametrize("show", [("map",), ("map", "lines")], ids=" ".join)
-def test_a_figure_of_one_head_is_small_and_true(opened, tmp_path, show):
+def test_a_single_head_figure_is_small_and_exact(open_page, tmp_path, show):
     cat = Trace.load(str(files("qkv") / "demo" / "traces" / "cat-smollm2.safetensors"))
     text = html(cat, show=show, first=("decoder", 13, 8), lang="en")
     assert len(text.encode()) <= 200_000
     (tmp_path / "cat.html").write_text(text, encoding="utf-8")
-    tab = opened(tmp_path / "cat.html", ready=False)
+    tab = open_page(tmp_path / "cat.html", ready=False)
     tab.wait_for_selector("html[data-ready]")
     assert np.abs(weights(tab, "decoder", 13, 8) - cat.map(13, 8)).max() < CLOSE
     assert tab.locator("qkv-map option").count() == 9  # heads; its layer is no choice
@@ -76,35 +76,35 @@ def test_a_figure_of_one_head_is_small_and_true(opened, tmp_path, show):
 
 
 @pytest.mark.parametrize("size", [(1100, 800), (720, 500), (390, 800)], ids=str)
-def test_no_figure_sticks_out(opened, size):
-    tab = opened(made(n=12, pieces=["supercalifragilistic"] * 12), show=("map", "lines", "steps"), size=size)
+def test_no_figure_overflows(open_page, size):
+    tab = open_page(make_trace(n=12, pieces=["supercalifragilistic"] * 12), show=("map", "lines", "steps"), size=size)
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
     cards = tab.evaluate(
         "[...document.querySelectorAll('.card')].map((c) => { const b = c.getBoundingClientRect(); return [b.left, b.right] })"
     )
-    assert all(left >= 0 and right <= size[0] for left, right in cards)
+    assert all(start >= 0 and end <= size[0] for start, end in cards)
 
 
 VIEW = "(({ shown, ...chosen }) => chosen)(qkv.state.now)"
 
 
-def at(path, address):
+def address_of(path, address):
     return f"{path.as_uri()}#{address}"
 
 
 @pytest.fixture
-def two(tmp_path):
+def translator_page(tmp_path):
     """Two parts of two texts, with layers that have the model's numbers."""
-    found = traced(small(**CONFIGS["translator"]))
-    found = replace(found, numbers={part: (2, 5) for part in found.parts})
+    trace = trace_rows(small_model(**CONFIGS["translator"]))
+    trace = replace(trace, numbers={part: (2, 5) for part in trace.parts})
     path = tmp_path / "two.html"
-    path.write_text(html(found), encoding="utf-8")
+    path.write_text(html(trace), encoding="utf-8")
     return path
 
 
-def test_a_link_restores_the_view(opened, two):
+def test_a_link_restores_the_view(open_page, translator_page):
     """What somebody chose is in the address a moment later, and who opens that address sees the same."""
-    tab = opened(two)
+    tab = open_page(translator_page)
     tab.click("qkv-overview [data-value=cross]")
     tab.select_option("qkv-overview select", "1")
     tab.click("[data-head='1.4']")
@@ -119,36 +119,36 @@ def test_a_link_restores_the_view(opened, two):
     tab.click("[data-value=zh]")
     tab.click("[data-value=dark]")
     until(tab, "location.hash.includes('theme=dark')")
-    seen, link = tab.evaluate(VIEW), tab.evaluate("location.hash.slice(1)")
-    assert (seen["part"], seen["item"], seen["layer"], seen["head"]) == ("cross", 1, 1, 4)
-    assert (seen["unit"], seen["lang"], seen["theme"]) == ("words", "zh", "dark")
+    view, link = tab.evaluate(VIEW), tab.evaluate("location.hash.slice(1)")
+    assert (view["part"], view["item"], view["layer"], view["head"]) == ("cross", 1, 1, 4)
+    assert (view["unit"], view["lang"], view["theme"]) == ("words", "zh", "dark")
     assert "layer=5" in link  # the model's number
-    again = opened(two, ready=False)
+    again = open_page(translator_page, ready=False)
     again.goto("about:blank")
-    opened.wrong.clear()
-    again.goto(at(two, link))
+    open_page.errors.clear()
+    again.goto(address_of(translator_page, link))
     again.wait_for_selector("html[data-ready]")
     there = again.evaluate(VIEW)
-    assert [round(x, 2) for x in there.pop("zoom")] == [round(x, 2) for x in seen.pop("zoom")]
-    assert there == seen
+    assert [round(x, 2) for x in there.pop("zoom")] == [round(x, 2) for x in view.pop("zoom")]
+    assert there == view
     until(again, "document.querySelector('qkv-map').base.dataset.drawn")
     assert again.get_attribute("html", "data-theme") == "dark" and again.get_attribute("html", "lang") == "zh-CN"
     assert again.inner_text("output.cell") == tab.inner_text("output.cell")
 
 
-def test_an_address_that_is_changed_is_followed(opened, two):
-    tab = opened(two)
+def test_a_changed_address_is_followed(open_page, translator_page):
+    tab = open_page(translator_page)
     tab.evaluate("location.hash = 'part=cross&layer=2&head=3&query=4&key=7'")
     until(tab, "qkv.state.now.part === 'cross'")
-    seen = tab.evaluate(VIEW)
-    assert [seen[name] for name in ("layer", "head", "query", "key")] == [0, 3, 4, 7]
+    view = tab.evaluate(VIEW)
+    assert [view[name] for name in ("layer", "head", "query", "key")] == [0, 3, 4, 7]
     tab.evaluate("location.hash = 'layer=5&head=1'")  # another head opens at what it does most
     until(tab, "qkv.state.now.head === 1")
     link = tab.evaluate("qkv.header.parts.find((part) => part.name === 'cross').links[0][1][1]")
     assert link is None or tab.evaluate("[qkv.state.now.query, qkv.state.now.key]") == link[:2]
 
 
-ODD = [
+INVALID = [
     "part=nowhere&layer=3&head=99&query=-1&key=1e1&unit=letters&lang=de&theme=pink",
     "layer=__proto__&head=&query=NaN&key=0x1&item=7",
     "%E0%A4%A&layer=%&=&&&head",
@@ -158,9 +158,9 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("address", slow_except(ODD[:2], ODD), ids=[f"odd {i}" for i in range(len(ODD))])
-def test_what_makes_no_sense_in_an_address_is_passed_over(opened, two, address):
-    tab = opened(two)
+@pytest.mark.parametrize("address", slow_except(INVALID[:2], INVALID), ids=[f"odd {i}" for i in range(len(INVALID))])
+def test_invalid_addresses_are_ignored(open_page, translator_page, address):
+    tab = open_page(translator_page)
     before = tab.evaluate(VIEW)
     tab.evaluate(
         "(address) => { window.said = 0; addEventListener('hashchange', () => window.said++); location.hash = address }",
@@ -184,10 +184,10 @@ def framed(tmp_path, text, address=""):
     return parent
 
 
-def test_in_a_frame_it_tells_its_height_and_takes_the_light_from_its_parent(opened, tmp_path):
-    path = framed(tmp_path, html(made(), show=("map", "lines"), lang="en"), "#lang=zh&theme=light")
-    tab = opened(path, ready=False)
-    opened.wrong.clear()  # the frame's own file
+def test_in_a_frame_it_posts_its_height_and_follows_the_parents_theme(open_page, tmp_path):
+    path = framed(tmp_path, html(make_trace(), show=("map", "lines"), lang="en"), "#lang=zh&theme=light")
+    tab = open_page(path, ready=False)
+    open_page.errors.clear()  # the frame's own file
     inside = tab.frames[1]
     inside.wait_for_selector("html[data-ready]")
     until(inside, "document.querySelector('qkv-map').base.dataset.drawn")
@@ -226,13 +226,15 @@ def test_in_a_frame_it_tells_its_height_and_takes_the_light_from_its_parent(open
     assert inside.evaluate(theme) == "dark" and inside.evaluate("qkv.state.now.head") == inside.evaluate(
         "qkv.header.first.head"
     )
-    assert opened.wrong == []
+    assert open_page.errors == []
 
 
-def test_where_a_page_has_no_address_of_its_own_it_works(opened, tmp_path):
+def test_it_works_without_an_address_of_its_own(open_page, tmp_path):
     path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><link rel=icon href=data:,><body>{notebook_html(made())}</body>", encoding="utf-8")
-    tab = opened(path, ready=False)
+    path.write_text(
+        f"<!doctype html><link rel=icon href=data:,><body>{notebook_html(make_trace())}</body>", encoding="utf-8"
+    )
+    tab = open_page(path, ready=False)
     tab.frame_locator("iframe").locator("html[data-ready]").wait_for()
     tab.frames[1].evaluate("qkv.state.set({ head: (qkv.state.now.head + 1) % 4 })")
     tab.wait_for_timeout(600)

@@ -52,17 +52,17 @@ def machine(name, **more):
 
 
 @pytest.fixture
-def shown(opened, tmp_path):
-    """Open a machine; `opened` sees to it that nothing is requested, logged or raised."""
+def open_machine(open_page, tmp_path):
+    """Open a machine; `open_page` sees to it that nothing is requested, logged or raised."""
 
-    def go(made, *, lang="en", **options):
+    def open_tab(machine, *, lang="en", **options):
         path = tmp_path / "machine.html"
-        path.write_text(html(made, lang), encoding="utf-8")
-        tab = opened(path, ready=False, **options)
+        path.write_text(html(machine, lang), encoding="utf-8")
+        tab = open_page(path, ready=False, **options)
         tab.wait_for_selector("html[data-ready]")
         return tab
 
-    return go
+    return open_tab
 
 
 def cell(name, i, j):
@@ -79,21 +79,21 @@ def texts(tab):
 
 
 def number(text):
-    known = {"−∞": -math.inf, "■": 1.0, "·": 0.0}
-    return known[text] if text in known else float(text.replace("−", "-"))
+    special = {"−∞": -math.inf, "■": 1.0, "·": 0.0}
+    return special[text] if text in special else float(text.replace("−", "-"))
 
 
-def assert_oracles(tab, made):
+def assert_oracles(tab, machine):
     """Everything shown, to its digits; everything computed, to 1e-12."""
-    true = made.tables()
-    assert list(texts(tab)) == [name for stage in made.stages for name in TABLES[stage] if name in true]
+    true = machine.tables()
+    assert list(texts(tab)) == [name for stage in machine.stages for name in TABLES[stage] if name in true]
     for name, rows in texts(tab).items():
         read = np.array([[number(text) for text in row] for row in rows])
         assert read.shape == true[name].shape, name
-        digits = 4 if getattr(made, name, None) is not None else made.digits
-        seen = np.isfinite(true[name])
-        assert (np.isfinite(read) == seen).all(), name
-        assert np.abs(read[seen] - true[name][seen]).max(initial=0) <= 0.5 * 10**-digits + 1e-9, name
+        digits = 4 if getattr(machine, name, None) is not None else machine.digits
+        finite = np.isfinite(true[name])
+        assert (np.isfinite(read) == finite).all(), name
+        assert np.abs(read[finite] - true[name][finite]).max(initial=0) <= 0.5 * 10**-digits + 1e-9, name
     stages = tab.evaluate("Object.fromEntries(Object.entries(qkv.stages).filter(([, table]) => table))")
     for name in ("q", "k", "v", "scores", "scaled", "masked", "weights", "output"):
         assert (name in stages) == (name in true), name
@@ -107,54 +107,56 @@ TYPE = """([cell, text]) => { const field = document.querySelector(cell);
     field.value = text; field.dispatchEvent(new Event('input', { bubbles: true })) }"""
 
 
-def edited(tab, made, rng):
+def edit_screen(tab, machine, rng):
     """Change one thing on the screen, as a person does; gives the machine that it is now."""
     fields = [
         name
         for name in ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
-        if getattr(made, name) is not None
+        if getattr(machine, name) is not None
     ]
     fields = [name for name in fields if tab.locator(f"[data-table={name}]").count()]
-    ways = ["number"] * 6 + ["mask"] * 3 * tab.locator("[data-table=mask]").count()
-    ways += ["scale"] * 2 * tab.locator(".scaling").count()
-    way = rng.choice(ways)
-    now = {name: getattr(made, name) for name in Machine.__dataclass_fields__ if name != "_"} | {"show": made.stages}
-    if way == "number":
+    edits = ["number"] * 6 + ["mask"] * 3 * tab.locator("[data-table=mask]").count()
+    edits += ["scale"] * 2 * tab.locator(".scaling").count()
+    edit = rng.choice(edits)
+    fields_now = {name: getattr(machine, name) for name in Machine.__dataclass_fields__ if name != "_"} | {
+        "show": machine.stages
+    }
+    if edit == "number":
         name = rng.choice(fields)
-        table = np.array(now[name], float)
+        table = np.array(fields_now[name], float)
         i, j = rng.randrange(table.shape[0]), rng.randrange(table.shape[1])
         x = rng.choice([0, 1, -1, round(rng.uniform(-3, 3), 1), round(rng.uniform(-30, 30), 3)])
         tab.evaluate(TYPE, [cell(name, i, j), rng.choice([str(x), str(x).replace("-", "−"), f" {x} "])])
         table[i, j] = x
-        return Machine(**now | {name: table})
-    if way == "mask":
-        allowed = made.tables()["mask"].astype(bool)
+        return Machine(**fields_now | {name: table})
+    if edit == "mask":
+        allowed = machine.tables()["mask"].astype(bool)
         i, j = rng.randrange(allowed.shape[0]), rng.randrange(allowed.shape[1])
         tab.evaluate("(cell) => document.querySelector(cell).click()", cell("mask", i, j))
         allowed[i, j] = not allowed[i, j]
-        return Machine(**now | {"mask": allowed})
+        return Machine(**fields_now | {"mask": allowed})
     buttons = tab.locator(".scaling [data-value]")
-    at = rng.randrange(buttons.count())
-    value = buttons.nth(at).get_attribute("data-value")
-    buttons.nth(at).evaluate("(button) => button.click()")
-    scale = {"sqrt": "sqrt", "none": "none", "width": 1 / made.steps().q.shape[-1]}.get(value)
-    return Machine(**now | {"scale": float(value) if scale is None else scale})
+    index = rng.randrange(buttons.count())
+    value = buttons.nth(index).get_attribute("data-value")
+    buttons.nth(index).evaluate("(button) => button.click()")
+    scale = {"sqrt": "sqrt", "none": "none", "width": 1 / machine.steps().q.shape[-1]}.get(value)
+    return Machine(**fields_now | {"scale": float(value) if scale is None else scale})
 
 
 @pytest.mark.parametrize("name", slow_except(["3 × 2, W left out", "q and k alone"], MACHINES))
-def test_every_number_is_the_oracles_whatever_is_changed(shown, name):
-    made = machine(name)
-    tab = shown(made)
-    assert_oracles(tab, made)
+def test_every_number_is_the_oracles_whatever_is_changed(open_machine, name):
+    initial = machine(name)
+    tab = open_machine(initial)
+    assert_oracles(tab, initial)
     rng = random.Random(name)
-    now = made
+    current = initial
     for step in range(50):
-        now = edited(tab, now, rng)
+        current = edit_screen(tab, current, rng)
         if step % 5 == 4 or step < 5:
-            assert_oracles(tab, now)
+            assert_oracles(tab, current)
     assert tab.inner_text(".changed") == "changed"
     tab.click(".reset")
-    assert_oracles(tab, made)
+    assert_oracles(tab, initial)
     assert tab.inner_text(".changed") == "" and tab.is_disabled(".reset")
 
 
@@ -162,12 +164,12 @@ def test_every_number_is_the_oracles_whatever_is_changed(shown, name):
     ("name", "lang"),
     slow_except([("3 × 2 from x, causal", "zh"), ("cross 2 × 4", "en")], itertools.product(MACHINES, ["en", "zh"])),
 )
-def test_without_scripts_there_are_the_same_numbers(shown, name, lang):
-    made = machine(name)
-    plain = table_html(made, lang)
+def test_the_static_tables_have_the_same_numbers(open_machine, name, lang):
+    figure = machine(name)
+    plain = table_html(figure, lang)
     assert "<script" not in plain and "style" not in plain
     rows = [re.findall("<td>(.*?)</td>", row) for row in re.findall('<tr><th scope="row">.*', plain)]
-    tab = shown(made, lang=lang)
+    tab = open_machine(figure, lang=lang)
     assert rows == [row for table in texts(tab).values() for row in table]
     captions = re.findall("<caption>(.*?)</caption>", plain)
     headings = tab.evaluate(
@@ -189,31 +191,31 @@ SPELL = """() => [...document.querySelectorAll('[data-cell]')].map((cell) => { c
 
 
 @pytest.mark.parametrize("name", slow_except(["3 × 2 from x, causal", "scores and values"], MACHINES))
-def test_a_line_spells_out_how_a_number_comes_about(shown, name):
-    made = machine(name, digits=6)
-    tab = shown(made)
-    true = made.tables()
-    for id_, text, line, spoken in tab.evaluate(SPELL):
-        table, i, j = id_.split(".")
+def test_a_line_explains_each_number(open_machine, name):
+    figure = machine(name, digits=6)
+    tab = open_machine(figure)
+    true = figure.tables()
+    for cell_id, text, line, spoken in tab.evaluate(SPELL):
+        table, i, j = cell_id.split(".")
         i, j = int(i), int(j)
-        if table != "mask" and getattr(made, table, None) is not None:
+        if table != "mask" and getattr(figure, table, None) is not None:
             assert line.endswith("given: change it, and everything after it follows")
             continue
-        said = spoken.split("]  ")[1]
-        assert line.split("]  ")[1] == said.replace("^", "")  # where it is read, it is raised
+        explanation = spoken.split("]  ")[1]
+        assert line.split("]  ")[1] == explanation.replace("^", "")  # where it is read, it is raised
         if table in ("mask", "masked"):
-            assert said.startswith("hidden" if not true["mask"][i, j] else str(made.words[i]))
+            assert explanation.startswith("hidden" if not true["mask"][i, j] else str(figure.words[i]))
         elif table == "weights" and not true["mask"][i, j]:
-            assert ("may look at nothing" if not true["mask"][i].any() else "hidden by the mask") in said
-        elif table in "qkv" and getattr(made, f"w_{table}") is None:
-            assert said == ("= Y" if made.memory is not None and table != "q" else "= X")
+            assert ("may look at nothing" if not true["mask"][i].any() else "hidden by the mask") in explanation
+        elif table in "qkv" and getattr(figure, f"w_{table}") is None:
+            assert explanation == ("= Y" if figure.memory is not None and table != "q" else "= X")
         else:
-            *sides, result = re.split(" [=≈] ", said.split(" (after")[0])
+            *terms, result = re.split(" [=≈] ", explanation.split(" (after")[0])
             assert result == text
-            for side in sides:
-                assert abs(value(side) - true[table][i, j]) < 2e-4, said
-            if " = " in said:  # exactly
-                assert abs(value(sides[0]) - number(result)) < 1e-12, said
+            for side in terms:
+                assert abs(value(side) - true[table][i, j]) < 2e-4, explanation
+            if " = " in explanation:  # exactly
+                assert abs(value(terms[0]) - number(result)) < 1e-12, explanation
 
 
 SPELL_ALL = """async ({ digits, given, mask, scale }) => {
@@ -225,7 +227,7 @@ SPELL_ALL = """async ({ digits, given, mask, scale }) => {
     return lines }"""
 
 
-def test_what_a_line_spells_out_comes_to_what_it_says(elements):
+def test_each_explanation_evaluates_to_its_result(elements):
     """Whoever works out the printed numbers gets the printed result, to its last digit."""
     tab = elements("0")
     rng = np.random.default_rng(3)
@@ -233,7 +235,7 @@ def test_what_a_line_spells_out_comes_to_what_it_says(elements):
     for digits in [0, 1, 2, 3, 4] * 6:
         n, width = rng.integers(1, 6, 2)
         size = 10.0 ** rng.integers(-1, 2)
-        given = {
+        inputs = {
             name: (rng.standard_normal(shape) * size).tolist()
             for name, shape in (
                 ("x", (n, width)),
@@ -243,20 +245,20 @@ def test_what_a_line_spells_out_comes_to_what_it_says(elements):
             )
         }
         scale = [0.3137, "sqrt", "none", "width"][rng.integers(4)]
-        given = dict(digits=digits, given=given, mask=np.tril(np.ones((n, n), bool)).tolist(), scale=scale)
-        lines += [(digits, *line) for line in tab.evaluate(SPELL_ALL, given)]
+        inputs = dict(digits=digits, given=inputs, mask=np.tril(np.ones((n, n), bool)).tolist(), scale=scale)
+        lines += [(digits, *line) for line in tab.evaluate(SPELL_ALL, inputs)]
     assert len(lines) > 500
     for digits, line, true in lines:
-        *sides, result = re.split(" [=≈] ", re.sub(r"\^{([^}]*)}", r"^\1", line))
+        *terms, result = re.split(" [=≈] ", re.sub(r"\^{([^}]*)}", r"^\1", line))
         assert abs(number(result) - true) <= 0.5001 * 10.0**-digits, line
-        for side in sides:
-            assert abs(value(side) - number(result)) <= 0.5001 * 10.0**-digits, line
+        for term in terms:
+            assert abs(value(term) - number(result)) <= 0.5001 * 10.0**-digits, line
 
 
-def test_scores_too_large_to_raise_are_spelled_after_the_largest_is_taken_off(shown):
-    made = Machine(["a"], scores=[[900, 899, 0]], key_words="xyz")
-    tab = shown(made)
-    assert_oracles(tab, made)
+def test_large_scores_are_explained_after_subtracting_the_maximum(open_machine):
+    figure = Machine(["a"], scores=[[900, 899, 0]], key_words="xyz")
+    tab = open_machine(figure)
+    assert_oracles(tab, figure)
     tab.focus(cell("weights", 0, 0))
     assert (
         "e^0.00 ÷ (e^0.00 + e^−1.00 + e^−900.00) ≈ 1.00 ÷ (1.00 + 0.37 + 0.00) ≈ 0.73 (after 900.00"
@@ -264,7 +266,7 @@ def test_scores_too_large_to_raise_are_spelled_after_the_largest_is_taken_off(sh
     )
 
 
-def lit(tab):
+def highlighted(tab):
     return set(
         tab.evaluate(
             "[...document.querySelectorAll('td.lit')].map((td) => (td.dataset.cell ?? td.firstElementChild.dataset.cell))"
@@ -272,62 +274,62 @@ def lit(tab):
     )
 
 
-def across(name, i, m):
+def row_of(name, i, m):
     return {f"{name}.{i}.{c}" for c in range(m)}
 
 
-def test_pointing_at_a_number_lights_up_what_it_came_from(shown):
-    tab = shown(machine("3 × 2 from x, causal"))
-    came = {
-        "q.1.0": across("x", 1, 2) | {"w_q.0.0", "w_q.1.0"},
-        "v.2.1": across("x", 2, 2) | {"w_v.0.1", "w_v.1.1"},
-        "scores.2.1": across("q", 2, 2) | across("k", 1, 2),
+def test_pointing_at_a_number_highlights_its_sources(open_machine):
+    tab = open_machine(machine("3 × 2 from x, causal"))
+    sources_of = {
+        "q.1.0": row_of("x", 1, 2) | {"w_q.0.0", "w_q.1.0"},
+        "v.2.1": row_of("x", 2, 2) | {"w_v.0.1", "w_v.1.1"},
+        "scores.2.1": row_of("q", 2, 2) | row_of("k", 1, 2),
         "scaled.0.2": {"scores.0.2"},
         "masked.0.2": {"scaled.0.2", "mask.0.2"},
-        "weights.1.0": across("masked", 1, 3),
-        "output.2.1": across("weights", 2, 3) | {f"v.{r}.1" for r in range(3)},
+        "weights.1.0": row_of("masked", 1, 3),
+        "output.2.1": row_of("weights", 2, 3) | {f"v.{r}.1" for r in range(3)},
         "x.0.0": set(),
     }
-    for id_, sources in came.items():
+    for id_, sources in sources_of.items():
         tab.hover(f"[data-cell='{id_}']")
-        assert lit(tab) == sources, id_
+        assert highlighted(tab) == sources, id_
         assert tab.locator("td.here").count() == 1
         line = tab.inner_text(".sum")
         tab.mouse.move(5, 2)
-        assert lit(tab) == set()
+        assert highlighted(tab) == set()
         assert "Point at" not in tab.inner_text(".sum")  # the row that was asked for
         tab.focus(f"[data-cell='{id_}']")  # the same by keyboard
-        assert lit(tab) == sources and tab.inner_text(".sum") == line
+        assert highlighted(tab) == sources and tab.inner_text(".sum") == line
         tab.evaluate("document.activeElement.blur()")
 
 
-def test_the_formula_and_the_stages_light_each_other_up(shown):
-    tab = shown(machine("3 × 2 from x, causal"))
+def test_the_formula_and_the_stages_highlight_each_other(open_machine):
+    tab = open_machine(machine("3 × 2 from x, causal"))
     assert tab.inner_text(".equation").split() == "softmax ( Q · Kᵀ √d + M ) · V".split()
     tables = "[...document.querySelectorAll('.table.lit')].map((one) => one.dataset.table)"
     parts = "[...document.querySelectorAll('.equation .lit')].map((one) => one.dataset.part)"
     for part in ("weights", "q", "scores", "k", "scaled", "masked", "output", "v"):
-        wanted = ["mask", "masked"] if part == "masked" else [part]
+        expected = ["mask", "masked"] if part == "masked" else [part]
         tab.hover(f"[data-part={part}]")
-        assert tab.evaluate(tables) == wanted
+        assert tab.evaluate(tables) == expected
         tab.mouse.move(2, 2)
         tab.focus(f"[data-part={part}]")
-        assert tab.evaluate(tables) == wanted
+        assert tab.evaluate(tables) == expected
         tab.hover(f"[data-table={part}] h2")
         assert tab.evaluate(parts) == [part]
     tab.hover("[data-table=x] h2")
     assert tab.evaluate(parts) == ["q", "k", "v"]
     tab.click(".scaling [data-value=none]")
     assert tab.inner_text("[data-part=scaled]") == "1"
-    assert shown(machine("q and k alone")).inner_text(".equation").split() == "softmax ( Q · Kᵀ √d + M )".split()
-    assert shown(machine("scores alone")).inner_text(".equation").split() == "softmax ( Scores + M )".split()
+    assert open_machine(machine("q and k alone")).inner_text(".equation").split() == "softmax ( Q · Kᵀ √d + M )".split()
+    assert open_machine(machine("scores alone")).inner_text(".equation").split() == "softmax ( Scores + M )".split()
 
 
-def test_dividing_by_less_sharpens(shown):
-    tab = shown(machine("5 × 3 from q, k, v", scale="sqrt"))
+def test_a_smaller_divisor_sharpens(open_machine):
+    tab = open_machine(machine("5 × 3 from q, k, v", scale="sqrt"))
     sharp = []
-    for way in ("width", "sqrt", "none"):
-        tab.click(f".scaling [data-value={way}]")
+    for scale in ("width", "sqrt", "none"):
+        tab.click(f".scaling [data-value={scale}]")
         sharp.append(np.array(tab.evaluate("qkv.stages.weights")).max(1).mean())
     assert sharp[0] < sharp[1] < sharp[2]
 
@@ -336,9 +338,9 @@ BAD = ["", " ", "-", "abc", "1.2.3", "1/2", "1e9", "1e400", "Infinity", "NaN", "
 GOOD = {"-0.5": -0.5, "−2": -2, ".5": 0.5, "5.": 5, "+3": 3, "1e-3": 0.001, "0,25": 0.25, "１．５": 1.5, "-0": 0}
 
 
-def test_what_is_no_number_is_marked_and_the_last_good_one_stays(shown):
-    made = machine("3 × 2 from x, causal")
-    tab = shown(made)
+def test_invalid_numbers_are_marked_and_the_last_valid_number_stays(open_machine):
+    figure = machine("3 × 2 from x, causal")
+    tab = open_machine(figure)
     field = cell("w_q", 0, 1)
     before = texts(tab)["w_q"][0][1]
     for bad in BAD:
@@ -349,7 +351,7 @@ def test_what_is_no_number_is_marked_and_the_last_good_one_stays(shown):
         assert tab.inner_text(".changed") == ""
     tab.focus(cell("x", 0, 0))  # who leaves it sees what is in force
     assert tab.input_value(field) == before and tab.get_attribute(field, "aria-invalid") == "false"
-    assert_oracles(tab, made)
+    assert_oracles(tab, figure)
     for good, x in GOOD.items():
         tab.fill(field, good)
         assert tab.get_attribute(field, "aria-invalid") == "false", good
@@ -360,8 +362,8 @@ def test_what_is_no_number_is_marked_and_the_last_good_one_stays(shown):
     assert tab.input_value(field) == "0" and tab.get_attribute(field, "aria-invalid") == "false"
 
 
-def test_a_row_that_may_see_nothing_is_0_and_says_so(shown):
-    tab = shown(machine("3 × 2 from x, causal"))
+def test_a_fully_masked_row_is_0_and_has_a_note(open_machine):
+    tab = open_machine(machine("3 × 2 from x, causal"))
     assert not tab.is_visible(".nothing")
     tab.click(cell("mask", 0, 0))
     assert tab.inner_text(".nothing") == "我 may look at nothing: its weights and its output are 0"
@@ -370,25 +372,25 @@ def test_a_row_that_may_see_nothing_is_0_and_says_so(shown):
     assert "may look at nothing" in tab.inner_text(".sum")
 
 
-def test_by_keys_alone(shown):
-    made = machine("3 × 2 from x, causal")
-    tab = shown(made)
-    held = "document.activeElement.dataset.cell ?? document.activeElement.dataset.part ?? document.activeElement.dataset.value ?? document.activeElement.className"
+def test_keyboard_alone(open_machine):
+    figure = machine("3 × 2 from x, causal")
+    tab = open_machine(figure)
+    focused = "document.activeElement.dataset.cell ?? document.activeElement.dataset.part ?? document.activeElement.dataset.value ?? document.activeElement.className"
     stops = []
     for _ in range(30):
         tab.keyboard.press("Tab")
         if tab.evaluate("document.activeElement === document.body"):
             break
-        stops.append(tab.evaluate(held))
+        stops.append(tab.evaluate(focused))
         assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", stops[-1]
     tables = [name for stage in STAGES for name in TABLES[stage] if name != "memory"]
-    wanted = [f"{name}.0.0" for name in tables]
-    wanted.insert(wanted.index("scaled.0.0"), "sqrt")  # the choice stands in its heading
-    assert stops == ["weights", *wanted]  # one stop for the formula, one for each table; nothing to reset
+    expected = [f"{name}.0.0" for name in tables]
+    expected.insert(expected.index("scaled.0.0"), "sqrt")  # the choice stands in its heading
+    assert stops == ["weights", *expected]  # one stop for the formula, one for each table; nothing to reset
     tab.focus("[data-part=weights]")
     for part in ("q", "scores", "k", "scaled", "masked", "output", "v"):
         tab.keyboard.press("ArrowRight")
-        assert tab.evaluate(held) == part
+        assert tab.evaluate(focused) == part
     tab.keyboard.press("Tab")
     for key, at in (
         ("ArrowRight", "x.0.1"),
@@ -398,29 +400,29 @@ def test_by_keys_alone(shown):
         ("ArrowLeft", "x.2.0"),
     ):
         tab.keyboard.press(key)
-        assert tab.evaluate(held) == at
+        assert tab.evaluate(focused) == at
     tab.keyboard.type("-12.5")  # replaces what was there
     tab.keyboard.press("ArrowLeft")  # within the number
-    assert tab.evaluate(held) == "x.2.0"
+    assert tab.evaluate(focused) == "x.2.0"
     tab.keyboard.press("ArrowUp")
-    assert tab.evaluate(held) == "x.1.0" and tab.evaluate("qkv.now.given.x[2][0]") == -12.5
+    assert tab.evaluate(focused) == "x.1.0" and tab.evaluate("qkv.now.given.x[2][0]") == -12.5
     tab.keyboard.press("Shift+Tab")
-    assert tab.evaluate(held) == "reset ask" or "reset" in tab.evaluate(held)
+    assert tab.evaluate(focused) == "reset ask" or "reset" in tab.evaluate(focused)
     tab.focus(cell("mask", 0, 0))
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Space")
-    assert tab.evaluate("qkv.now.mask[0][1]") is True and tab.evaluate(held) == "mask.0.1"
+    assert tab.evaluate("qkv.now.mask[0][1]") is True and tab.evaluate(focused) == "mask.0.1"
     tab.focus(".scaling [aria-checked=true]")
     tab.keyboard.press("ArrowRight")
-    assert tab.evaluate(held) == "none" and tab.evaluate("qkv.now.scale") == "none"
+    assert tab.evaluate(focused) == "none" and tab.evaluate("qkv.now.scale") == "none"
     tab.focus(".reset")
     tab.keyboard.press("Enter")
-    assert tab.evaluate(held) != "" and tab.inner_text(".changed") == ""
-    assert_oracles(tab, made)
+    assert tab.evaluate(focused) != "" and tab.inner_text(".changed") == ""
+    assert_oracles(tab, figure)
 
 
-def test_whoever_cant_see_it_is_told(shown):
-    tab = shown(machine("3 × 2 from x, causal"))
+def test_screen_readers_get_labels(open_machine):
+    tab = open_machine(machine("3 × 2 from x, causal"))
     assert tab.get_attribute(cell("q", 0, 1), "aria-label").startswith("Queries Q, row 我, column 2: ")
     assert tab.get_attribute(cell("w_v", 1, 0), "aria-label") == "W_V, row 2, column 1"
     assert tab.get_attribute(cell("masked", 0, 1), "aria-label") == "Masked, row 我, column 爱: −∞ (hidden)"
@@ -453,8 +455,8 @@ def test_whoever_cant_see_it_is_told(shown):
         itertools.product([(1280, 800), (700, 800), (390, 800)], ["en", "zh"], ["light", "dark"]),
     ),
 )
-def test_it_fits_and_speaks_and_has_its_light(shown, size, lang, scheme):
-    made = Machine(
+def test_it_fits_and_follows_language_and_theme(open_machine, size, lang, scheme):
+    figure = Machine(
         ["supercalifragilistic"] * 7,
         x=tenths(7, 4),
         w_q=tenths(4, 4),
@@ -462,21 +464,21 @@ def test_it_fits_and_speaks_and_has_its_light(shown, size, lang, scheme):
         w_v=tenths(4, 4),
         mask="causal",
     )
-    tab = shown(made, lang=lang, size=size, scheme=scheme)
+    tab = open_machine(figure, lang=lang, size=size, scheme=scheme)
     tab.fill(cell("x", 0, 0), "123456.5")
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
-    for one in ("weights", "scores"):
-        tab.hover(cell(one, 0, 0))
-    said = tab.inner_text("main")
+    for table in ("weights", "scores"):
+        tab.hover(cell(table, 0, 0))
+    text = tab.inner_text("main")
     labels = " ".join(
         tab.evaluate("[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))")
     )
-    said = re.sub("supercalifragilistic|softmax|W_?[QKV]", "", said + labels)
+    text = re.sub("supercalifragilistic|softmax|W_?[QKV]", "", text + labels)
     if lang == "zh":
-        assert not re.search("[A-Za-z]{2}", said)
-        assert all(name in said for name in ("查询 Q", "键 K", "值 V", "分数", "缩放后", "掩码", "权重", "输出"))
+        assert not re.search("[A-Za-z]{2}", text)
+        assert all(name in text for name in ("查询 Q", "键 K", "值 V", "分数", "缩放后", "掩码", "权重", "输出"))
     else:
-        assert not re.search("[\u4e00-\u9fff]", said)
+        assert not re.search("[\u4e00-\u9fff]", text)
     brightness = """[...document.querySelectorAll('[data-table=weights] td[data-cell]:not(.hidden)')].map((td) =>
         [Number(td.textContent), td.style.backgroundColor.match(/\\d+/g).reduce((sum, x) => sum + Number(x), 0)])"""
     pairs = sorted(tab.evaluate(brightness))
@@ -488,9 +490,9 @@ def test_it_fits_and_speaks_and_has_its_light(shown, size, lang, scheme):
     assert all((a >= b) if scheme == "light" else (a <= b) for (x, a), (y, b) in pairwise(pairs) if y - x > 0.02)
 
 
-def test_a_language_or_light_that_changes_keeps_what_was_changed(shown):
-    made = machine("3 × 2 from x, causal")
-    tab = shown(made)
+def test_changing_language_or_theme_keeps_edits(open_machine):
+    figure = machine("3 × 2 from x, causal")
+    tab = open_machine(figure)
     tab.fill(cell("x", 0, 0), "7")
     tab.evaluate("location.hash = 'lang=zh&theme=dark'")
     until(tab, "document.documentElement.lang === 'zh-CN'")
@@ -517,7 +519,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_makes_no_machine_is_refused(name):
-    given, says = WRONG[name]
-    with pytest.raises(Problem, match=says):
-        Machine(**given)
+def test_invalid_machines_are_refused(name):
+    settings, message = WRONG[name]
+    with pytest.raises(Problem, match=message):
+        Machine(**settings)

@@ -12,23 +12,23 @@ from PIL import Image
 
 from qkv.draw.page import notebook_html
 from qkv.tracing.views.traces import Trace
-from tests.draw.pages import CLOSE, made, until
+from tests.draw.pages import CLOSE, make_trace, until
 from tests.selection import slow_except
 
 MAP = "document.querySelector('qkv-map')"
 SHARP = f"{MAP}.seen && {MAP}.base.dataset.drawn === String({MAP}.drawing)"
-ODD = ['say "no"', "a,b", "<b>", "line\nbreak", "=1+1", "我们", "\u0007bell", "&amp;", "שלום"]
+ODD_TOKENS = ['say "no"', "a,b", "<b>", "line\nbreak", "=1+1", "我们", "\u0007bell", "&amp;", "שלום"]
 
 
-def taken(tab, kind):
+def export(tab, kind):
     """The file that the menu gives."""
     if not tab.locator(".takeaway[open]").count():
         tab.click(".takeaway summary")
-    with tab.expect_download() as waiting:
+    with tab.expect_download() as download:
         tab.click(f"[data-take={kind}]")
-    assert waiting.value.suggested_filename.endswith("." + kind)
+    assert download.value.suggested_filename.endswith("." + kind)
     until(tab, "document.querySelector('qkv-takeaway .help').textContent")
-    return waiting.value.path().read_bytes()
+    return download.value.path().read_bytes()
 
 
 def pixels(tab, script):
@@ -38,44 +38,45 @@ def pixels(tab, script):
 
 
 # Both canvases as they lie over each other on the card.
-SEEN = f"""(() => {{ const {{ base, cross }} = {MAP}, canvas = document.createElement('canvas'); canvas.width = base.width; canvas.height = base.height;
+SCREEN = f"""(() => {{ const {{ base, cross }} = {MAP}, canvas = document.createElement('canvas'); canvas.width = base.width; canvas.height = base.height;
     const pen = canvas.getContext('2d'); pen.fillStyle = getComputedStyle(document.querySelector('.card')).backgroundColor; pen.fillRect(0, 0, 9999, 9999);
     pen.drawImage(base, 0, 0); pen.drawImage(cross, 0, 0); return canvas }})()"""
 
 
 @pytest.mark.parametrize("scheme", slow_except(["dark"], ["light", "dark"]))
-def test_the_picture_is_the_canvas(opened, scheme):
-    tab = opened(made(special=(2,)), scheme=scheme)
+def test_the_picture_is_the_canvas(open_page, scheme):
+    tab = open_page(make_trace(special=(2,)), scheme=scheme)
     tab.evaluate("qkv.state.set({ query: 5, key: 2 })")
-    picture = np.array(Image.open(io.BytesIO(taken(tab, "png"))).convert("RGBA"))
-    assert np.array_equal(picture, pixels(tab, SEEN)) and len(np.unique(picture.reshape(-1, 4), axis=0)) > 20
+    picture = np.array(Image.open(io.BytesIO(export(tab, "png"))).convert("RGBA"))
+    assert np.array_equal(picture, pixels(tab, SCREEN)) and len(np.unique(picture.reshape(-1, 4), axis=0)) > 20
 
 
-def test_the_drawing_has_the_same_cells_and_texts(opened):
+def test_the_drawing_has_the_same_cells_and_texts(open_page):
     """Drawn by the browser again, it has the canvas's colours in the middle of every cell; its labels are texts."""
-    found = made(special=(2,))
-    tab = opened(found, first=("decoder", 0, 1))
+    trace = make_trace(special=(2,))
+    tab = open_page(trace, first=("decoder", 0, 1))
     tab.evaluate("qkv.state.set({ query: 5, key: 4 })")
-    drawing = taken(tab, "svg").decode()
+    drawing = export(tab, "svg").decode()
     texts = re.findall(r"<text[^>]*>([^<]*)</text>", drawing)
     assert (
         sorted(texts) == sorted(2 * [f"w{i}" for i in range(9)]) and "<title>made, layer 0, head 1</title>" in drawing
     )
     assert "image-rendering: pixelated" in drawing and drawing.count("<image") == 1
-    again = pixels(
+    redrawn = pixels(
         tab,
         f"""new Promise((done) => {{ const image = new Image(), canvas = document.createElement('canvas'); canvas.width = {MAP}.base.width; canvas.height = {MAP}.base.height;
         image.onload = () => {{ canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height); done(canvas) }};
         image.src = 'data:image/svg+xml,' + encodeURIComponent({drawing!r}) }})""",
     )
-    seen = pixels(tab, SEEN)
-    left, top, size = tab.evaluate(f"[{MAP}.plot.left, {MAP}.plot.top, {MAP}.frame.size]")
+    screen = pixels(tab, SCREEN)
+    plot_x, plot_y, size = tab.evaluate(f"[{MAP}.plot.left, {MAP}.plot.top, {MAP}.frame.size]")
     for i in range(9):
         for j in range(i + 1):
-            y, x = round(top + (i + 0.4) * size), round(left + (j + 0.4) * size)
-            assert np.abs(seen[y, x].astype(int) - again[y, x]).max() <= 1, (i, j)
-    hidden = again[
-        round(top + 2 * size) + 4 : round(top + 3 * size) - 4, round(left + 6 * size) + 4 : round(left + 7 * size) - 4
+            y, x = round(plot_y + (i + 0.4) * size), round(plot_x + (j + 0.4) * size)
+            assert np.abs(screen[y, x].astype(int) - redrawn[y, x]).max() <= 1, (i, j)
+    hidden = redrawn[
+        round(plot_y + 2 * size) + 4 : round(plot_y + 3 * size) - 4,
+        round(plot_x + 6 * size) + 4 : round(plot_x + 7 * size) - 4,
     ]
     assert len(np.unique(hidden.reshape(-1, 4), axis=0)) > 1  # hatched
 
@@ -86,12 +87,12 @@ def rows_of(text):
     return lines[1:]
 
 
-def test_the_numbers_are_pythons(opened):
-    found = made(pieces=ODD)
-    tab = opened(found, first=("decoder", 0, 2))
-    lines = rows_of(taken(tab, "csv"))
-    labels = found.tokens().numbered
-    table = found.map(0, 2)
+def test_the_numbers_are_pythons(open_page):
+    trace = make_trace(pieces=ODD_TOKENS)
+    tab = open_page(trace, first=("decoder", 0, 2))
+    lines = rows_of(export(tab, "csv"))
+    labels = trace.tokens().numbered
+    table = trace.map(0, 2)
     assert len(lines) == 45  # what is hidden isn't there
     for i, query, j, key, weight in lines:
         assert query == labels[int(i)] and key == labels[int(j)]
@@ -101,20 +102,20 @@ def test_the_numbers_are_pythons(opened):
     # Of what is in view only.
     tab.evaluate(f"qkv.state.set({{ query: 7, key: 1 }}); {MAP}.zoom(2)")
     until(tab, SHARP)
-    assert 4 <= len(rows_of(taken(tab, "csv"))) < 45
+    assert 4 <= len(rows_of(export(tab, "csv"))) < 45
 
 
-def test_a_drawing_of_any_token_can_be_read(opened):
+def test_a_drawing_of_any_token_is_valid_xml(open_page):
     """Whatever tokens look like, the file is XML, and they are texts in it."""
-    found = made(pieces=ODD)
-    tab = opened(Trace(found.calls, found.queries, found.keys, "</title><script>alert(1)</script>", ""))
-    drawing = taken(tab, "svg").decode()
+    trace = make_trace(pieces=ODD_TOKENS)
+    tab = open_page(Trace(trace.calls, trace.queries, trace.keys, "</title><script>alert(1)</script>", ""))
+    drawing = export(tab, "svg").decode()
     read = "(text) => { const read = new DOMParser().parseFromString(text, 'image/svg+xml'); return [read.querySelector('parsererror, script')?.outerHTML, [...read.querySelectorAll('text')].map((one) => one.textContent)] }"
     wrong, texts = tab.evaluate(read, drawing)
     assert wrong is None and "<b>" in texts and "&amp;" in texts
 
 
-def test_what_xml_can_not_hold_is_marked(elements):
+def test_characters_invalid_in_xml_are_replaced(elements):
     tab = elements(
         """show(random({ mark: "\\u0007\\ud800" })); document.querySelector('main').append(h('qkv-map', { class: 'card' }))"""
     )
@@ -123,7 +124,7 @@ def test_what_xml_can_not_hold_is_marked(elements):
     assert ElementTree.fromstring(drawing).findall("{*}text")[0].text.startswith("\ufffd\ufffd")
 
 
-def test_a_long_map_gives_the_cells_that_are_seen(elements):
+def test_a_long_map_exports_the_visible_cells(elements):
     tab = elements(
         """window.source = random({ n: 1100, heads: 1, layers: 1, tiled: true }); show(source);
         document.querySelector('main').append(h('qkv-map', { class: 'card' }))"""
@@ -133,17 +134,17 @@ def test_a_long_map_gives_the_cells_that_are_seen(elements):
     lines = rows_of(lines.encode())
     assert len(lines) == 275 * 276 / 2 and lines[-1][:4] == ["1096–1099", "w1096 … w1099"] * 2
     for i, _, j, _, weight in lines[::2997]:
-        at = [int(place.split("–")[0]) for place in (i, j)]
+        starts = [int(label.split("–")[0]) for label in (i, j)]
         cell = "async ([r, c]) => { const one = await source.head(0, 0, 0, 0); return [0, 1, 2, 3].flatMap((i) => [...one.row(r + i).weights.slice(c, c + 4)]) }"
-        assert abs(float(weight) - max(tab.evaluate(cell, at))) < CLOSE
+        assert abs(float(weight) - max(tab.evaluate(cell, starts))) < CLOSE
     drawing = tab.evaluate(
         f"(async () => {{ const {{ svgOf }} = await import('./map/map_export.js'); return svgOf({MAP}) }})()"
     )
     assert drawing.count("<image") == 1 and "data:image/png" in drawing
 
 
-def test_the_link_opens_the_same_view(opened):
-    tab = opened(made(), lang="en")
+def test_the_link_opens_the_same_view(open_page):
+    tab = open_page(make_trace(), lang="en")
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.evaluate("qkv.state.set({ head: 3, query: 6, key: 2, sink: 'hidden' })")
     tab.click(".takeaway summary")
@@ -160,10 +161,14 @@ def test_the_link_opens_the_same_view(opened):
         tab.evaluate("document.activeElement.blur()")
 
 
-def test_where_nothing_can_be_saved_nothing_is_offered(opened, tmp_path):
+def test_no_export_menu_where_saving_is_impossible(open_page, tmp_path):
     path = tmp_path / "notebook.html"
-    path.write_text(f"<!doctype html><link rel=icon href=data:,><body>{notebook_html(made())}</body>", encoding="utf-8")
-    tab = opened(path, ready=False)
+    path.write_text(
+        f"<!doctype html><link rel=icon href=data:,><body>{notebook_html(make_trace())}</body>", encoding="utf-8"
+    )
+    tab = open_page(path, ready=False)
     tab.frame_locator("iframe").locator("html[data-ready]").wait_for()
     assert tab.frame_locator("iframe").locator(".takeaway").count() == 0
-    assert opened(made(), show=("map",), ready=False).locator(".takeaway").count() == 0  # a figure stands in a text
+    assert (
+        open_page(make_trace(), show=("map",), ready=False).locator(".takeaway").count() == 0
+    )  # a figure stands in a text

@@ -10,21 +10,21 @@ import pytest
 import torch
 
 import qkv
-from qkv.draw import page_data as carrying
+from qkv.draw import page_data
 from qkv.draw.page import LIMIT, html
-from qkv.draw.page_data import carry
+from qkv.draw.page_data import build_page_data
 from qkv.draw.page_shell import script
 from qkv.mixers.calls import Mixing
 from qkv.mixers.dispatch import document_starts
 from qkv.tracing.views.token_labels import Tokens
 from qkv.tracing.views.traces import Trace
-from tests.draw.pages import CLOSE, PAGE, ROUGH, assert_shown, until, weights
+from tests.draw.pages import CLOSE, PAGE, ROUGH, assert_rounds_to, until, weights
 from tests.mixers.test_models import TEXT, model_of
 from tests.selection import slow_except
 
 
 def mixing(
-    *, n=13, heads=4, groups=2, width=5, value=3, batch=1, delta=False, keep=None, documents=None, seed=0, **more
+    *, n=13, heads=4, groups=2, width=5, value=3, batch=1, delta=False, keep=None, documents=None, seed=0, **options
 ):
     """What one mixer received, at random: decays from almost 0 to exactly 1, keys of length 1."""
     rng = torch.Generator().manual_seed(seed)
@@ -38,14 +38,14 @@ def mixing(
     write = random(batch, heads, n).sigmoid() if delta else None
     keep = None if keep is None else torch.tensor(keep).expand(batch, n)
     if keep is not None:
-        gone = ~keep[:, None]
-        k, v = (t.masked_fill(gone[..., None], 0.0) for t in (k, v))
-        decay, write = (None if t is None else t.masked_fill(gone, 0.0) for t in (decay, write))
+        padded = ~keep[:, None]
+        k, v = (t.masked_fill(padded[..., None], 0.0) for t in (k, v))
+        decay, write = (None if t is None else t.masked_fill(padded, 0.0) for t in (decay, write))
     resets = None if documents is None else document_starts(torch.tensor(documents).expand(batch, n), keep)
-    return Mixing(q, k, v, decay, 0.7, write, keep=keep, resets=resets, **more)
+    return Mixing(q, k, v, decay, 0.7, write, keep=keep, resets=resets, **options)
 
 
-def made(*calls, numbers=(), pieces=None, special=()):
+def make_mixer_trace(*calls, numbers=(), pieces=None, special=()):
     n = calls[0].v.shape[2]
     tokens = [Tokens(tuple(pieces or (f" w{i}" for i in range(n))), tuple(i in special for i in range(n)))]
     tokens *= len(calls[0].v)
@@ -69,39 +69,39 @@ KINDS = {
 }
 
 
-def test_every_row_is_pythons(opened):
+def test_every_row_is_pythons(open_page):
     """One layer of each kind, two texts."""
-    found = made(*(mixing(batch=2, seed=i, **choices) for i, choices in enumerate(KINDS.values())))
-    tab = opened(found)
+    trace = make_mixer_trace(*(mixing(batch=2, seed=i, **choices) for i, choices in enumerate(KINDS.values())))
+    tab = open_page(trace)
     steps = "async (at) => { const s = await qkv.steps(...at); return [[...s.output], [...s.seen], [...s.left]] }"
     for layer, name in enumerate(KINDS):
         for head, item in itertools.product(range(4), range(2)):
-            one, ours = found.head(layer, head, batch=item), found.map(layer, head, batch=item)
-            theirs = weights(tab, "mixers", layer, head, item)
-            assert np.abs(theirs - ours).max() < CLOSE * max(np.abs(ours).max(), 1), (name, head, item)
+            mixer_head, expected = trace.head(layer, head, batch=item), trace.map(layer, head, batch=item)
+            actual = weights(tab, "mixers", layer, head, item)
+            assert np.abs(actual - expected).max() < CLOSE * max(np.abs(expected).max(), 1), (name, head, item)
             if head != 3:
                 continue
             for i in (0, 6, 12):
-                output, seen, left = tab.evaluate(steps, ["mixers", layer, head, i, item])
-                assert np.abs(np.array(output) - ours[i] @ one.call.v[0, 0].numpy()).max() < 1e-4, name
-                assert seen == one.allowed([i])[0].int().tolist(), name
-                between = [float(one.call.decay[0, 0, j + 1 : i + 1].sum().exp()) for j in range(i + 1)]
-                readable = np.array(seen[: i + 1], bool)
-                assert np.abs(np.array(left[: i + 1]) - between)[readable].max(initial=0) < 1e-6, name
+                output, visible, decays = tab.evaluate(steps, ["mixers", layer, head, i, item])
+                assert np.abs(np.array(output) - expected[i] @ mixer_head.call.v[0, 0].numpy()).max() < 1e-4, name
+                assert visible == mixer_head.allowed([i])[0].int().tolist(), name
+                between = [float(mixer_head.call.decay[0, 0, j + 1 : i + 1].sum().exp()) for j in range(i + 1)]
+                readable = np.array(visible[: i + 1], bool)
+                assert np.abs(np.array(decays[: i + 1]) - between)[readable].max(initial=0) < 1e-6, name
 
 
-def test_one_token_alone(opened):
-    found = made(mixing(n=1, delta=True))
-    assert weights(opened(found), "mixers", 0, 3) == pytest.approx(found.map(0, 3), abs=CLOSE)
+def test_a_single_token(open_page):
+    trace = make_mixer_trace(mixing(n=1, delta=True))
+    assert weights(open_page(trace), "mixers", 0, 3) == pytest.approx(trace.map(0, 3), abs=CLOSE)
 
 
-def test_a_hybrid_has_both_parts_and_the_models_own_layer_numbers(opened):
-    found = hybrid()
-    tab = opened(found, lang="en", first=("mixers", 2, 1))
+def test_a_hybrid_has_both_parts_and_the_models_own_layer_numbers(open_page):
+    trace = hybrid()
+    tab = open_page(trace, lang="en", first=("mixers", 2, 1))
     assert tab.evaluate("[qkv.state.now.part, qkv.state.now.layer, qkv.state.now.head]") == ["mixers", 1, 1]
     for part, layer in (("mixers", 0), ("mixers", 2), ("decoder", 1)):
-        for head in range(found.n_head(part, layer)):
-            ours = found.map(layer, head, part=part)
+        for head in range(trace.n_head(part, layer)):
+            ours = trace.map(layer, head, part=part)
             assert np.abs(weights(tab, part, layer, head) - ours).max() < CLOSE * max(np.abs(ours).max(), 1)
     assert tab.locator("qkv-overview [role=rowheader]").all_inner_texts() == ["0", "2"]
     assert tab.locator("qkv-overview [role=radiogroup] button").all_inner_texts() == ["Attention", "Mixers"]
@@ -118,27 +118,27 @@ def test_a_hybrid_has_both_parts_and_the_models_own_layer_numbers(opened):
     assert tab.evaluate("[qkv.state.now.layer, qkv.state.now.query, qkv.state.now.key]") == [1, 8, 3]
 
 
-def test_the_heads_of_a_focus_are_of_the_part_that_is_opened(opened):
-    found = hybrid()
-    tab = opened(found, lang="en", focus=(8, 2), first=("mixers", 0, 0))
-    top = found.find(8, 2, part="mixers")
-    told = [item.split() for item in tab.locator("qkv-overview .links li").all_inner_texts()]
-    assert [name for name, _ in told] == [f"{layer}.{head}" for layer, head, _ in top]
-    for (_, number), (_, _, weight) in zip(told, top, strict=True):
+def test_the_heads_of_a_focus_are_of_the_part_that_is_opened(open_page):
+    trace = hybrid()
+    tab = open_page(trace, lang="en", focus=(8, 2), first=("mixers", 0, 0))
+    top = trace.find(8, 2, part="mixers")
+    items = [item.split() for item in tab.locator("qkv-overview .links li").all_inner_texts()]
+    assert [name for name, _ in items] == [f"{layer}.{head}" for layer, head, _ in top]
+    for (_, number), (_, _, weight) in zip(items, top, strict=True):
         assert_signed(number, weight)
     tab.evaluate("qkv.state.set({ query: 7, key: 1 })")
     tab.click("qkv-overview .links .ask")
     until(tab, "document.querySelectorAll('qkv-overview .links :is(.ask, .help)').length === 0")  # asked, and answered
     names = tab.locator("qkv-overview .links li b").all_text_contents()
-    assert names == [f"{layer}.{head}" for layer, head, _ in found.find(7, 1, part="mixers")]
+    assert names == [f"{layer}.{head}" for layer, head, _ in trace.find(7, 1, part="mixers")]
 
 
 def assert_signed(text, true):
-    """As `assert_shown`, below 0 too."""
+    """As `assert_rounds_to`, below 0 too."""
     if text.startswith(">"):
         assert float(text[1:].replace("−", "-")) < true < 0
         return
-    assert_shown(text, true)
+    assert_rounds_to(text, true)
 
 
 # The colours of cell (i, j) of the map, and of cell (i, j) of a head's picture.
@@ -150,10 +150,10 @@ PICTURE = """([head, i, j]) => { const canvas = document.querySelector(`[data-he
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_below_0_is_red_above_0_is_blue_and_the_largest_is_the_deepest(opened, scheme):
-    found = made(mixing(delta=True))
-    tab = opened(found, scheme=scheme, first=("mixers", 0, 2), lang="en")
-    table = found.map(0, 2)
+def test_below_0_is_red_above_0_is_blue_and_the_largest_is_the_deepest(open_page, scheme):
+    trace = make_mixer_trace(mixing(delta=True))
+    tab = open_page(trace, scheme=scheme, first=("mixers", 0, 2), lang="en")
+    table = trace.map(0, 2)
     tab.wait_for_selector("[data-head='0.2'] canvas[data-drawn]")
     top = np.abs(table).max()
     for i, j in np.argwhere(np.tri(13, dtype=bool) & (np.abs(table) > 0.02 * top)):
@@ -167,11 +167,11 @@ def test_below_0_is_red_above_0_is_blue_and_the_largest_is_the_deepest(opened, s
     assert_signed(ends[-1][1:], top)
 
 
-def test_joined_tokens_have_a_scale_of_their_own(opened):
+def test_joined_tokens_have_a_scale_of_their_own(open_page):
     """Words sum over keys: more than any one token has."""
-    found = made(mixing(), pieces=[" ab", "c", "d", " e", "f", "g", " h", "i", " j", "k", "l", " m", "n"])
-    tab = opened(found, by="words", first=("mixers", 0, 1))
-    words = found.map(0, 1, words=True)
+    trace = make_mixer_trace(mixing(), pieces=[" ab", "c", "d", " e", "f", "g", " h", "i", " j", "k", "l", " m", "n"])
+    tab = open_page(trace, by="words", first=("mixers", 0, 1))
+    words = trace.map(0, 1, words=True)
     read = tab.evaluate(
         "document.querySelector('qkv-map').seen.queries.map((_, u) => [...document.querySelector('qkv-map').seen.row(u).weights])"
     )
@@ -179,19 +179,19 @@ def test_joined_tokens_have_a_scale_of_their_own(opened):
     assert_signed(tab.locator("qkv-map .ramp b").last.inner_text()[1:], np.abs(words).max())
 
 
-def test_lines_are_as_wide_as_the_sizes_and_red_below_0(opened):
-    found = made(mixing(delta=True))
-    tab = opened(found, first=("mixers", 0, 1), lang="en")
+def test_lines_are_as_wide_as_the_sizes_and_red_below_0(open_page):
+    trace = make_mixer_trace(mixing(delta=True))
+    tab = open_page(trace, first=("mixers", 0, 1), lang="en")
     tab.evaluate("qkv.state.set({ query: 9, key: 3 })")
     until(tab, "document.querySelector('qkv-lines .near .chosen').textContent === 'w9'")
     lines = tab.evaluate(
         "[...document.querySelectorAll('qkv-lines path')].map((p) => [Number(p.getAttribute('stroke-width')), p.getAttribute('class') === 'below'])"
     )
-    row = found.row(0, 1, 9)
+    row = trace.row(0, 1, 9)
     sizes = np.abs(row) / np.abs(row).max()
-    shown = sizes >= 0.002
-    assert np.abs(np.array([width for width, _ in lines]) - (0.6 + 11 * sizes[shown])).max() < 1e-3
-    assert [below for _, below in lines] == (row[shown] < 0).tolist()
+    visible = sizes >= 0.002
+    assert np.abs(np.array([width for width, _ in lines]) - (0.6 + 11 * sizes[visible])).max() < 1e-3
+    assert [below for _, below in lines] == (row[visible] < 0).tolist()
     for text, true in zip(tab.locator("qkv-lines .far button i").all_inner_texts()[:10], row, strict=False):
         assert_signed(text, true)
 
@@ -200,22 +200,22 @@ def test_lines_are_as_wide_as_the_sizes_and_red_below_0(opened):
     ("delta", "half"),
     slow_except([(True, False), (False, True)], itertools.product([False, True], repeat=2)),
 )
-def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
+def test_the_steps_have_exact_numbers(open_page, monkeypatch, delta, half):
     """q·k, L, β, their product, what later writes changed of it; every digit that is shown is true."""
     if half:
-        monkeypatch.setattr(carrying, "LEAST", 1e9)
+        monkeypatch.setattr(page_data, "MIN_PACKED_SHARE", 1e9)
     call = mixing(delta=delta)
     call.v.mul_(40)
-    found = made(call)
-    one = found.head(0, 3).call.mapped(torch.Tensor.double)
-    row = Trace({"mixers": [one]}, found.queries, found.keys).row(0, 0, 10)
-    q, k, write = one.q[0, 0, 10], one.k[0, 0], None if one.write is None else one.write[0, 0]
-    dots, left = k @ q, torch.stack([one.decay[0, 0, j + 1 : 11].sum().exp() for j in range(13)])
-    product = dots * 0.7 * left * (write if delta else 1)
-    columns = [dots, dots * 0.7, left] + ([write, product, torch.from_numpy(row) - product] if delta else [])
+    trace = make_mixer_trace(call)
+    call64 = trace.head(0, 3).call.mapped(torch.Tensor.double)
+    row = Trace({"mixers": [call64]}, trace.queries, trace.keys).row(0, 0, 10)
+    q, k, write = call64.q[0, 0, 10], call64.k[0, 0], None if call64.write is None else call64.write[0, 0]
+    dots, decays = k @ q, torch.stack([call64.decay[0, 0, j + 1 : 11].sum().exp() for j in range(13)])
+    product = dots * 0.7 * decays * (write if delta else 1)
+    columns = [dots, dots * 0.7, decays] + ([write, product, torch.from_numpy(row) - product] if delta else [])
     key = int((torch.from_numpy(row) - product)[:10].abs().argmax()) if delta else 4  # the one that writes changed most
 
-    tab = opened(found, first=("mixers", 0, 3), lang="en")
+    tab = open_page(trace, first=("mixers", 0, 3), lang="en")
     tab.evaluate(f"qkv.state.set({{ query: 10, key: {key} }})")
     until(tab, "document.querySelector('qkv-steps h3').textContent.includes('query 10')")
     rows = tab.evaluate(
@@ -227,20 +227,20 @@ def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
             assert_signed(text, float(column[int(j)]))
         assert_signed(weight, row[int(j)])
     output = tab.inner_text("qkv-steps .output code").strip("[]").split(",")
-    for text, number in zip(output, row @ one.v[0, 0].numpy(), strict=True):
+    for text, number in zip(output, row @ call64.v[0, 0].numpy(), strict=True):
         assert_signed(text.strip(), number)
     assert_signed(tab.inner_text("qkv-steps tfoot .sum td"), row.sum())
 
-    true = [columns[1][key], left[key], row[key]]
+    true = [columns[1][key], decays[key], row[key]]
     if delta:
         # What write t took out of it: A[10, t]·β_key·(what the decays leave between key and t)·k_t·k_key.
         later = torch.arange(key + 1, 11)
-        between = torch.stack([one.decay[0, 0, key + 1 : t + 1].sum().exp() for t in later])
-        taken = torch.from_numpy(row)[later] * write[key] * between * (k[later] @ k[key])
-        assert float(product[key] - taken.sum()) == pytest.approx(row[key], abs=1e-6)
-        most = int(taken.abs().argmax())
-        true = [columns[1][key], left[key], write[key], product[key], row[key], -taken[most]]
-        assert f"that of w{int(later[most])} (" in tab.inner_text("qkv-steps .pair")
+        between = torch.stack([call64.decay[0, 0, key + 1 : t + 1].sum().exp() for t in later])
+        removed = torch.from_numpy(row)[later] * write[key] * between * (k[later] @ k[key])
+        assert float(product[key] - removed.sum()) == pytest.approx(row[key], abs=1e-6)
+        largest = int(removed.abs().argmax())
+        true = [columns[1][key], decays[key], write[key], product[key], row[key], -removed[largest]]
+        assert f"that of w{int(later[largest])} (" in tab.inner_text("qkv-steps .pair")
     numbers = re.findall(r"[<>]?−?\d+\.\d+", tab.inner_text("qkv-steps .pair"))
     for text, number in zip(numbers, true, strict=True):
         assert_signed(text, float(number))
@@ -252,54 +252,57 @@ def test_the_steps_are_the_true_ones(opened, monkeypatch, delta, half):
 
 
 @pytest.mark.parametrize("error", [0.0, 1e-6, 3e-4])
-def test_a_product_is_what_its_written_factors_come_to(elements, error):
+def test_a_product_equals_its_displayed_factors(elements, error):
     tab = elements("0")
     write = """({ pairs, error }) => pairs.map(([score, left]) => { const factors = [knownText(score, error), factor(left)];
         return [...factors, productText(score * left, error * left, factors)] })"""
     rng = np.random.default_rng(5)
     pairs = np.stack([rng.standard_normal(300) * 10.0 ** rng.integers(-2, 3, 300), rng.random(300) ** 3], 1)
-    written = tab.evaluate(write, dict(pairs=pairs.tolist(), error=error))
-    for (score, left), texts in zip(pairs, written, strict=True):
+    lines = tab.evaluate(write, dict(pairs=pairs.tolist(), error=error))
+    for (score, decay), texts in zip(pairs, lines, strict=True):
         if texts[2][0] in "<>":
             continue
         a, b, product = (float(text.replace("−", "-")) for text in texts)
         unit = 10.0 ** -len(texts[2].partition(".")[2])
-        assert abs(a * b - product) <= 0.5001 * unit and abs(score * left - product) <= 0.5001 * unit, texts
-    assert sum(len(product.partition(".")[2]) >= 2 for *_, product in written) > 200
+        assert abs(a * b - product) <= 0.5001 * unit and abs(score * decay - product) <= 0.5001 * unit, texts
+    assert sum(len(product.partition(".")[2]) >= 2 for *_, product in lines) > 200
 
 
-def test_a_sum_of_many_rough_weights_shows_no_digit_that_is_not_known(opened, monkeypatch):
-    monkeypatch.setattr(carrying, "LEAST", 1e9)
+def test_a_sum_of_inexact_weights_shows_no_unknown_digit(open_page, monkeypatch):
+    monkeypatch.setattr(page_data, "MIN_PACKED_SHARE", 1e9)
     call = mixing(n=60, delta=True, seed=3, width=16)
     call.decay.div_(8)
-    found = made(call)
-    one = found.head(0, 0).call.mapped(torch.Tensor.double)
-    tab = opened(found, first=("mixers", 0, 0), lang="en")
+    trace = make_mixer_trace(call)
+    call64 = trace.head(0, 0).call.mapped(torch.Tensor.double)
+    tab = open_page(trace, first=("mixers", 0, 0), lang="en")
     for query in (20, 41, 59):
         tab.evaluate(f"qkv.state.set({{ query: {query}, key: 5 }})")
         until(tab, f"document.querySelector('qkv-steps h3').textContent.includes('query {query})')")
-        row = Trace({"mixers": [one]}, found.queries, found.keys).row(0, 0, query)
+        row = Trace({"mixers": [call64]}, trace.queries, trace.keys).row(0, 0, query)
         assert_signed(tab.inner_text("qkv-steps tfoot .sum td"), row.sum())
         output = tab.inner_text("qkv-steps .output code").strip("[]").split(",")
-        for text, number in zip(output, row @ one.v[0, 0].numpy(), strict=True):
+        for text, number in zip(output, row @ call64.v[0, 0].numpy(), strict=True):
             assert_signed(text.strip(), number)
 
 
-def test_a_state_that_came_before_is_told(opened):
-    plain = mixing()
-    before = replace(plain, state=torch.ones(1, 4, 5, 3))
-    assert "A state came before" in opened(made(before), lang="en").inner_text("qkv-steps")
-    for none in (plain, replace(plain, state=torch.zeros(1, 4, 5, 3))):  # as a text that is traced in chunks has
-        assert not carry(made(none), LIMIT).header["parts"][0]["layers"][0]["state"]
+def test_an_initial_state_has_a_note(open_page):
+    stateless = mixing()
+    stateful = replace(stateless, state=torch.ones(1, 4, 5, 3))
+    assert "A state came before" in open_page(make_mixer_trace(stateful), lang="en").inner_text("qkv-steps")
+    for empty in (
+        stateless,
+        replace(stateless, state=torch.zeros(1, 4, 5, 3)),
+    ):  # as a text that is traced in chunks has
+        assert not build_page_data(make_mixer_trace(empty), LIMIT).header["parts"][0]["layers"][0]["state"]
 
 
-def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
+def test_a_long_text_is_carried_by_n_and_pooled_by_size(open_page, tmp_path):
     """Two documents of 600 tokens: no table of pairs anywhere; a layer that doesn't fit is a signed overview."""
     n, ids = 1200, [0] * 600 + [1] * 600
     calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(3)]
-    found = made(*calls, numbers=(0, 2, 5))
+    trace = make_mixer_trace(*calls, numbers=(0, 2, 5))
     limit = 132_000 + len(script(*PAGE).encode())  # one layer fits beside the pictures
-    text = html(found, limit=limit, layers=[2], lang="en")
+    text = html(trace, limit=limit, layers=[2], lang="en")
     assert len(text.encode()) <= limit
     blocks = re.findall(r'id="qkv-([\w.]+)">([^<]*)</script>', text)
     assert max(len(block) for name, block in blocks if name != "header") < n * 8 * 4 * 4 / 3 + 6 * 64 * 64 * 2
@@ -309,14 +312,14 @@ def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
     assert whole == [2]
     path = tmp_path / "long.html"
     path.write_text(text, encoding="utf-8")
-    tab = opened(path)
+    tab = open_page(path)
     for query in (300, 600, 1199):
         row = np.array(tab.evaluate("async (i) => [...(await qkv.row('mixers', 2, 1, i))]", query))
-        assert np.abs(row - found.row(2, 1, query)).max() < ROUGH * np.abs(found.map(2, 1, bins=64, pool="max")).max()
+        assert np.abs(row - trace.row(2, 1, query)).max() < ROUGH * np.abs(trace.map(2, 1, bins=64, pool="max")).max()
     pooled = next(i for i, layer in enumerate(header["parts"][0]["layers"]) if not layer["q"])
     tab.evaluate(f"qkv.state.set({{ layer: {pooled}, head: 0 }})")
     until(tab, "document.querySelector('qkv-map .note').textContent")
-    cells = found.map(found.layers()[pooled], 0, bins=64, pool="max")
+    cells = trace.map(trace.layers()[pooled], 0, bins=64, pool="max")
     top = np.abs(cells).max()
     for i in (5, 40):
         cell = tab.evaluate(f"[...document.querySelector('qkv-map').seen.row({i}).weights]")
@@ -324,11 +327,11 @@ def test_a_long_text_is_carried_by_n_and_pooled_by_size(opened, tmp_path):
 
 
 def test_the_largest_link_leaves_out_its_own_and_special_tokens():
-    found = made(mixing(delta=True), mixing(seed=2), special=(3,))
-    links = carry(found, LIMIT).header["parts"][0]["links"][0]
+    trace = make_mixer_trace(mixing(delta=True), mixing(seed=2), special=(3,))
+    links = build_page_data(trace, LIMIT).header["parts"][0]["links"][0]
     for layer in range(2):
         for head in range(4):
-            table = found.map(layer, head).copy()
+            table = trace.map(layer, head).copy()
             table[:, 3] = table[3] = 0
             np.fill_diagonal(table, 0)
             i, j, weight = links[layer][head]
@@ -339,6 +342,6 @@ def test_the_largest_link_leaves_out_its_own_and_special_tokens():
 @pytest.mark.parametrize(
     ("size", "lang"), slow_except([((400, 800), "en")], itertools.product([(1280, 800), (400, 800)], ["en", "zh"]))
 )
-def test_nothing_sticks_out(opened, size, lang):
-    tab = opened(made(mixing(n=40, heads=16, groups=2, delta=True)), size=size, lang=lang)
+def test_nothing_overflows(open_page, size, lang):
+    tab = open_page(make_mixer_trace(mixing(n=40, heads=16, groups=2, delta=True)), size=size, lang=lang)
     assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]

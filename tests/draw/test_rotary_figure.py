@@ -11,7 +11,7 @@ import torch
 from qkv.attention.positions import rotate_halves
 from qkv.draw.rotary_figure import Pair, html, table_html
 from qkv.i18n import Problem
-from tests.draw.pages import assert_shown, contrast
+from tests.draw.pages import assert_rounds_to, contrast
 from tests.selection import slow_except
 
 PAIRS = [
@@ -22,32 +22,32 @@ PAIRS = [
 
 
 @pytest.fixture
-def shown(opened, tmp_path):
-    def go(pair, *, lang="en", **options):
+def open_figure(open_page, tmp_path):
+    def open_pair(pair, *, lang="en", **options):
         path = tmp_path / "rotary.html"
         path.write_text(html(pair, lang), encoding="utf-8")
-        tab = opened(path, ready=False, **options)
+        tab = open_page(path, ready=False, **options)
         tab.wait_for_selector("html[data-ready]")
         return tab
 
-    return go
+    return open_pair
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_turning_is_qkvs_own(pair):
+def test_rotation_equals_qkvs(pair):
     for name, position in (("q", pair.m), ("k", pair.n)):
         x = torch.tensor(getattr(pair, name), dtype=torch.float64)
         angle = torch.tensor([position * pair.theta], dtype=torch.float64)
         np.testing.assert_allclose(pair.turned(name), rotate_halves(x, angle.cos(), angle.sin()), atol=1e-12)
     table = pair.products()
     assert abs(table[pair.m, pair.n] - pair.product()) < 1e-12
-    for apart in range(-pair.most, pair.most + 1):
-        assert np.ptp(np.diagonal(table, apart)) < 1e-12
+    for offset in range(-pair.most, pair.most + 1):
+        assert np.ptp(np.diagonal(table, offset)) < 1e-12
 
 
 @pytest.mark.parametrize("pair", slow_except(PAIRS[1:2], PAIRS), ids=str)
-def test_every_number_is_pythons(shown, pair):
-    tab = shown(pair)
+def test_every_number_is_pythons(open_figure, pair):
+    tab = open_figure(pair)
     for m in (pair.m, 0, pair.most):
         for n in (pair.n, pair.most, 0):
             tab.locator("input").nth(0).fill(str(m))
@@ -58,9 +58,9 @@ def test_every_number_is_pythons(shown, pair):
             for name in "qk":
                 np.testing.assert_allclose(numbers[name], now.turned(name), atol=1e-12)
             np.testing.assert_allclose(numbers["products"], now.products(), atol=1e-12)
-            said = tab.inner_text("p.told")
-            assert_shown(re.search(r"q·k = (−?[\d.]+\d)", said).group(1), now.product())
-            assert said.endswith(f"m − n = {str(m - n).replace('-', '−')}.")
+            caption = tab.inner_text("p.told")
+            assert_rounds_to(re.search(r"q·k = (−?[\d.]+\d)", caption).group(1), now.product())
+            assert caption.endswith(f"m − n = {str(m - n).replace('-', '−')}.")
             same = tab.evaluate(
                 "[...document.querySelectorAll('td.same')].map((td) => td.dataset.cell.split('.').map(Number))"
             )
@@ -68,10 +68,10 @@ def test_every_number_is_pythons(shown, pair):
             assert tab.locator("td.here").count() == 1
     cells = tab.evaluate("[...document.querySelectorAll('td[data-cell]')].map((td) => td.textContent)")
     for text, true in zip(cells, pair.products().ravel(), strict=True):
-        assert_shown(text, true)
+        assert_rounds_to(text, true)
 
 
-def test_without_scripts_there_are_the_same_numbers():
+def test_the_static_tables_have_the_same_numbers():
     pair = PAIRS[1]
     for lang in ("en", "zh"):
         plain = table_html(pair, lang)
@@ -79,11 +79,11 @@ def test_without_scripts_there_are_the_same_numbers():
         true = [*pair.turned("q"), *pair.turned("k"), *pair.products().ravel()]
         assert "<script" not in plain and len(cells) == len(true)
         for text, x in zip(cells, true, strict=True):
-            assert_shown(text, x)
+            assert_rounds_to(text, x)
 
 
-def test_both_together_changes_nothing_and_keys_do_it(shown):
-    tab = shown(Pair(m=5, n=2, most=9))
+def test_moving_both_changes_nothing_and_the_keyboard_works(open_figure):
+    tab = open_figure(Pair(m=5, n=2, most=9))
     product = "qkv.numbers.product"
     before = tab.evaluate(product)
     tab.focus(".on")
@@ -103,19 +103,19 @@ def test_both_together_changes_nothing_and_keys_do_it(shown):
     ("width", "lang", "scheme"),
     slow_except([(390, "zh", "dark")], itertools.product([1280, 390], ["en", "zh"], ["light", "dark"])),
 )
-def test_it_fits_and_speaks(shown, width, lang, scheme):
-    tab = shown(Pair(), lang=lang, size=(width, 800), scheme=scheme)
+def test_it_fits_and_is_translated(open_figure, width, lang, scheme):
+    tab = open_figure(Pair(), lang=lang, size=(width, 800), scheme=scheme)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     assert tab.get_attribute("html", "data-theme") == scheme
     assert min(contrast(tab, "td[data-cell]")) >= 4.5
     labels = tab.evaluate("[...document.querySelectorAll('[aria-label]')].map((e) => e.getAttribute('aria-label'))")
-    said = tab.inner_text("main") + " ".join(labels)
-    assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", said), said
+    text = tab.inner_text("main") + " ".join(labels)
+    assert not re.search("[A-Za-z]{2}" if lang == "zh" else "[\u4e00-\u9fff]", text), text
 
 
 @pytest.mark.parametrize(
-    "given", [dict(q=(0, 0)), dict(k=(1, 2, 3)), dict(m=10), dict(n=-1), dict(theta=math.nan), dict(most=99)], ids=str
+    "settings", [dict(q=(0, 0)), dict(k=(1, 2, 3)), dict(m=10), dict(n=-1), dict(theta=math.nan), dict(most=99)], ids=str
 )
-def test_what_makes_no_pair_is_refused(given):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(Problem):
-        Pair(**given)
+        Pair(**settings)

@@ -10,18 +10,18 @@ MAP = "document.querySelector('qkv-map')"
 LABEL = "document.querySelector('[data-head=\"{}\"]').getAttribute('aria-label')"
 
 
-def drawn(tab, label):
+def wait_until_drawn(tab, label):
     """Wait until the map is one of tokens that are called so."""
     until(tab, f"{MAP}.seen?.keys[0].label === '{label}' && {MAP}.base.dataset.drawn === String({MAP}.drawing)")
 
 
-def test_another_source_is_shown_at_any_time(elements):
+def test_the_source_can_change_at_any_time(elements):
     """What was chosen stays where it still is, else the nearest; the elements show the new numbers."""
     tab = elements(f"window.first = random({{ n: 9, layers: 3 }}); show(first); {ALL}")
-    drawn(tab, "w0")
+    wait_until_drawn(tab, "w0")
     tab.evaluate("state.set({ layer: 2, head: 1, query: 8, key: 6 })")
     tab.evaluate("window.second = random({ n: 5, layers: 2, seed: 2, mark: 'x' }); show(second)")
-    drawn(tab, "x0")
+    wait_until_drawn(tab, "x0")
     now = tab.evaluate("state.now")
     assert [now[name] for name in ("shown", "layer", "head", "query", "key")] == [2, 1, 1, 4, 4]
     read, true = tab.evaluate(
@@ -35,14 +35,14 @@ def test_another_source_is_shown_at_any_time(elements):
     tab.evaluate(f"{MAP}.zoom(1.6)")
     size = tab.evaluate(f"{MAP}.frame.size")
     tab.evaluate("window.third = random({ n: 5, layers: 2, seed: 3, mark: 'y' }); show(third)")
-    drawn(tab, "y0")
+    wait_until_drawn(tab, "y0")
     assert tab.evaluate(f"{MAP}.frame.size") == size
 
 
-def test_pictures_come_layer_by_layer_and_what_heads_do_with_them(elements):
+def test_pictures_and_kinds_arrive_layer_by_layer(elements):
     tab = elements(f"window.first = random({{ layers: 3, late: true }}); show(first); {ALL}")
     grey = "document.querySelector('[data-head=\"{}\"] canvas').dataset.drawn === undefined"
-    drawn(tab, "w0")
+    wait_until_drawn(tab, "w0")
     assert tab.evaluate(LABEL.format("1.0")) == "layer 1, head 0" and tab.evaluate(grey.format("1.0"))
     tab.evaluate("first.come(1)")
     until(tab, f"{LABEL.format('1.0')} === 'layer 1, head 0 · most: w5 → w1 0.50'")
@@ -52,14 +52,14 @@ def test_pictures_come_layer_by_layer_and_what_heads_do_with_them(elements):
     assert "looks at the first token" in tab.inner_text("qkv-overview .told")
 
 
-def test_what_comes_of_a_source_that_is_shown_no_more_is_passed_over(elements):
+def test_results_of_a_previous_source_are_ignored(elements):
     """Neither a late picture nor a late head nor a refusal of the source before says anything."""
     tab = elements(
         f"""window.hold = {{}}; window.first = random({{ late: true, head: () => new Promise((resolve, reject) => (hold.reject = reject)) }});
         show(first); {ALL}"""
     )
     tab.evaluate("window.second = random({ mark: 'x', late: true }); show(second)")
-    drawn(tab, "x0")
+    wait_until_drawn(tab, "x0")
     tab.evaluate("first.come(0); first.fail(1, new Error('gone')); hold.reject(new Error('gone'))")
     tab.wait_for_timeout(60)
     assert tab.evaluate(LABEL.format("0.0")) == "layer 0, head 0"
@@ -67,7 +67,7 @@ def test_what_comes_of_a_source_that_is_shown_no_more_is_passed_over(elements):
     assert "could not" not in tab.inner_text("main")
 
 
-def test_what_does_not_come_is_said(elements):
+def test_failures_have_a_message(elements):
     tab = elements(
         f"""window.first = random({{ late: true, head: () => Promise.reject({{ say: {{ en: "No such head." }} }}) }}); show(first); {ALL}
         first.fail(0, new Error("broken"))"""
@@ -76,7 +76,7 @@ def test_what_does_not_come_is_said(elements):
     for name in ("qkv-map .computing", "qkv-lines .help", "qkv-steps .help"):
         until(tab, f"document.querySelector('{name}').textContent === 'No such head.'")
     tab.evaluate("show(random({ mark: 'x' }))")  # and the next is as if nothing had been
-    drawn(tab, "x0")
+    wait_until_drawn(tab, "x0")
     assert tab.locator("qkv-map .computing").is_hidden()
 
 
@@ -95,39 +95,39 @@ def test_maps_beside_each_other_share_a_crosshair(elements):
     until(tab, "[...document.querySelectorAll('qkv-map')].every((map) => map.seen)")
     ids = tab.evaluate("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids)) >= 3
-    told = tab.locator("[role=application]").nth(2)
-    assert told.get_attribute("aria-label") == "Difference of two maps, signed"
+    stage = tab.locator("[role=application]").nth(2)
+    assert stage.get_attribute("aria-label") == "Difference of two maps, signed"
     tab.locator(".stage").nth(1).focus()
     tab.keyboard.press("ArrowUp")
     cells = [tab.locator("output.cell").nth(i).inner_text() for i in range(3)]
     assert all("w4 → w1" in cell for cell in cells)
-    one, other, apart = (float(cell.split("\n")[1].replace("−", "-")) for cell in cells)
-    assert one != other and abs(other - one - apart) < 2e-6
-    assert tab.inner_text("#qkv-live").endswith(f"{other}")  # of the map that is used
+    first, second, difference = (float(cell.split("\n")[1].replace("−", "-")) for cell in cells)
+    assert first != second and abs(second - first - difference) < 2e-6
+    assert tab.inner_text("#qkv-live").endswith(f"{second}")  # of the map that is used
     tab.locator("qkv-map select").nth(3).select_option("0")  # the second map's head, and nobody else's
     assert tab.evaluate("[...document.querySelectorAll('qkv-map')].map((map) => map.state.now.head)") == [0, 0, 0]
 
 
-def test_what_is_taken_away_listens_no_more(elements):
+def test_removed_elements_stop_listening(elements):
     tab = elements(f"show(random()); {ALL}")
-    drawn(tab, "w0")
+    wait_until_drawn(tab, "w0")
     tab.evaluate("window.old = document.querySelector('qkv-map'); document.querySelector('main').replaceChildren()")
     tab.evaluate("window.before = old.loading; show(random({ mark: 'x' })); state.set({ head: 1 })")
     assert tab.evaluate("old.loading === before")
     tab.evaluate("document.querySelector('main').append(old)")
-    drawn(tab, "x0")
+    wait_until_drawn(tab, "x0")
 
 
-def test_what_could_show_a_name_as_another_is_written_out(elements):
+def test_spoofing_characters_are_escaped(elements):
     """The same characters as in the terminal, in texts, labels and what is announced."""
     tab = elements("0")
     text = "".join(chr(i) for i in (*range(0x20), *range(0x7E, 0xA2), *range(0x2028, 0x2030), *range(0x2064, 0x206B)))
     text += "a\r\nb 人 é"
     assert tab.evaluate("(text) => plainText(text)", text) == plain(text)
     name = "run\u202egnp.exe"
-    shown = tab.evaluate(
+    texts = tab.evaluate(
         """(name) => { const made = h("p", { title: name, "aria-label": name }, name, token(name)); announce(name);
         return [made.textContent, made.title, made.ariaLabel, document.getElementById("qkv-live").textContent] }""",
         name,
     )
-    assert shown == [2 * plain(name), plain(name), plain(name), plain(name)]
+    assert texts == [2 * plain(name), plain(name), plain(name), plain(name)]

@@ -19,18 +19,18 @@ def cells(text):
 
 @pytest.mark.parametrize("colour", ["none", "256", "true"])
 def test_numbers_are_the_weights(colour):
-    shown = plain.sub("", heatmap(WEIGHTS, WORDS, WORDS, colour=colour, columns=80))
-    assert cells(shown) == [["1.0", "·", "·"], [".30", ".70", "·"], [".12", ".46", ".42"]]
+    text = plain.sub("", heatmap(WEIGHTS, WORDS, WORDS, colour=colour, columns=80))
+    assert cells(text) == [["1.0", "·", "·"], [".30", ".70", "·"], [".12", ".46", ".42"]]
 
 
 def test_hidden_pairs_are_hatched_and_not_numbers():
-    shown = heatmap(WEIGHTS, WORDS, WORDS, allowed=np.tril(np.ones((3, 3), bool)), colour="none", columns=80)
-    assert cells(shown) == [["1.0", HIDDEN, HIDDEN], [".30", ".70", HIDDEN], [".12", ".46", ".42"]]
+    text = heatmap(WEIGHTS, WORDS, WORDS, allowed=np.tril(np.ones((3, 3), bool)), colour="none", columns=80)
+    assert cells(text) == [["1.0", HIDDEN, HIDDEN], [".30", ".70", HIDDEN], [".12", ".46", ".42"]]
 
 
 def test_columns_stand_under_their_words():
-    shown = plain.sub("", heatmap(np.eye(4), list("一二三四"), list("一二三四"), colour="true", columns=80))
-    header, *rows = shown.splitlines()
+    text = plain.sub("", heatmap(np.eye(4), list("一二三四"), list("一二三四"), colour="true", columns=80))
+    header, *rows = text.splitlines()
     for i, row in enumerate(rows):
         before = row[: row.index("1.0")]
         assert (
@@ -42,14 +42,14 @@ def test_columns_stand_under_their_words():
 
 def test_narrow_terminals_join_neighbours():
     table = np.random.default_rng(0).dirichlet(np.ones(200), size=3)
-    shown = heatmap(table, ["a", "b", "c"], [""] * 200, colour="none", columns=60)
-    assert max(map(text_grid.width, shown.splitlines())) <= 60
-    assert len(shown.splitlines()) == 3
+    text = heatmap(table, ["a", "b", "c"], [""] * 200, colour="none", columns=60)
+    assert max(map(text_grid.width, text.splitlines())) <= 60
+    assert len(text.splitlines()) == 3
 
 
 @pytest.mark.parametrize("columns", range(8, 130, 7))
 @pytest.mark.parametrize("keys", [1, 7, 24, 63])
-def test_joined_columns_are_sums_as_many_as_said(columns, keys):
+def test_joined_columns_are_sums_of_together_keys(columns, keys):
     """Every cell of a narrow map is the darkness of the sum of as many keys as `together` says."""
     table = np.random.default_rng(keys).dirichlet(np.full(keys, 0.1), size=2)
     rows = heatmap(table, ["a", "b"], [""] * keys, colour="none", columns=columns).splitlines()
@@ -94,15 +94,13 @@ def test_stronger_weights_are_darker():
 def test_special_tokens_are_dimmed_and_stay_in_their_columns(colour):
     dim = re.compile(r"\x1b\[2m(.*?)\x1b\[0m")
     words = ["[CLS]", "cat", "</s>"]
-    plainly = heatmap(WEIGHTS, words, words, colour=colour, columns=80)
-    shown = heatmap(
-        WEIGHTS, words, words, special=([True, False, True], [True, False, True]), colour=colour, columns=80
-    )
-    assert plain.sub("", shown) == plain.sub("", plainly)
-    rows, header = [line for line in shown.splitlines() if "[48;" in line], shown.splitlines()[:5]
+    undimmed = heatmap(WEIGHTS, words, words, colour=colour, columns=80)
+    text = heatmap(WEIGHTS, words, words, special=([True, False, True], [True, False, True]), colour=colour, columns=80)
+    assert plain.sub("", text) == plain.sub("", undimmed)
+    rows, header = [line for line in text.splitlines() if "[48;" in line], text.splitlines()[:5]
     if colour == "none":
-        assert not dim.search(shown)
+        assert not dim.search(text)
     else:
         assert [dim.findall(row.split("\x1b[48;")[0]) for row in rows] == [["[CLS]"], [], [" </s>"]]
         assert "".join(c.strip() for line in header for c in dim.findall(line)[:1]) == "[CLS]"
-        assert not any(dim.search(line) for line in plainly.splitlines())
+        assert not any(dim.search(line) for line in undimmed.splitlines())

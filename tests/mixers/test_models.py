@@ -14,7 +14,7 @@ import qkv
 from qkv import Config, Transformer, masks
 from qkv.cli import main
 from qkv.draw.page import LIMIT
-from qkv.draw.page_data import carry
+from qkv.draw.page_data import build_page_data
 from qkv.generation import prefill
 from qkv.generation.prefill import Reading
 from qkv.i18n import Problem
@@ -258,7 +258,7 @@ def test_a_layer_of_the_other_kind_is_refused_as_what_it_is():
 def test_a_notebook_shows_them_on_the_page(mixer):
     trace = qkv.trace(model_of(mixer), TEXT)
     assert trace._repr_html_().startswith("<iframe")
-    parts = carry(trace, LIMIT).header["parts"]
+    parts = build_page_data(trace, LIMIT).header["parts"]
     assert [part["name"] for part in parts] == trace.parts and parts[-1]["signed"]
 
 

@@ -15,7 +15,7 @@ import torch
 
 import qkv
 from qkv.draw.page_shell import script
-from tests.draw.pages import FLAGS, assert_shown, until
+from tests.draw.pages import FLAGS, assert_rounds_to, until
 from tests.selection import slow_except
 from tests.studio.conftest import Running
 
@@ -134,11 +134,11 @@ def test_row_cell_and_bars_are_pythons(opened, model, trace):
     head = "qkv.served().head(qkv.served().header.parts[0], 0, 0, 1)"
     row = tab.evaluate(f"async () => {{ const one = await {head}; return [...one.row(4).weights] }}")
     assert np.abs(np.array(row) - true[4]).max() < 1e-5
-    assert_shown(tab.inner_text("qkv-map output.cell b"), true[4, 2])
-    assert_shown(tab.inner_text("qkv-steps tr.chosen td.weight"), true[4, 2])
+    assert_rounds_to(tab.inner_text("qkv-map output.cell b"), true[4, 2])
+    assert_rounds_to(tab.inner_text("qkv-steps tr.chosen td.weight"), true[4, 2])
     lines = tab.eval_on_selector_all("qkv-lines .far i", "found => found.map((one) => one.textContent)")
     for text, weight in zip(lines, true[4], strict=True):
-        assert text == "hidden" or (text == "0" and weight == 0) or assert_shown(text, weight) is None
+        assert text == "hidden" or (text == "0" and weight == 0) or assert_rounds_to(text, weight) is None
     after = shares(model[0], list(trace.tokens().ids))
     displayed = bars(tab)
     assert len(displayed) == 10
@@ -182,7 +182,7 @@ def test_a_difference_is_pythons(opened, trace):
     maps = [trace.map(0, head) for head in (0, 1)]
     displayed = tab.eval_on_selector_all("qkv-comparison output.cell b", "found => found.map((one) => one.textContent)")
     for text, true in zip(displayed, (maps[0][4, 2], maps[1][4, 2], maps[1][4, 2] - maps[0][4, 2]), strict=True):
-        assert_shown(text, true)
+        assert_rounds_to(text, true)
     rows = tab.evaluate(
         "Array.from({ length: 5 }, (_, i) => [...document.querySelector('[data-side=difference]').seen.row(i).weights])"
     )
@@ -242,7 +242,7 @@ def test_without_the_sink_a_difference_is_pythons_too(opened, trace):
         rows = "(map) => map.seen.queries.map((_, i) => [...map.seen.row(i).weights])"
         row = tab.eval_on_selector(f"[data-side={side}]", rows)
         assert np.abs(np.array(row) - true).max() < 1e-5
-        assert_shown(tab.inner_text(f"[data-side={side}] output.cell b"), true[4, 2])
+        assert_rounds_to(tab.inner_text(f"[data-side={side}] output.cell b"), true[4, 2])
     assert "taken out" in tab.inner_text("qkv-comparison .sink")
     tab.evaluate("qkv.studio.set({ key: 0 })")
     assert tab.inner_text("[data-side=difference] output.cell b") == "taken out"
@@ -464,7 +464,7 @@ def test_two_words_are_linked_by_the_keyboard_alone(opened, trace):
     query, key = now(tab, "query"), now(tab, "key")
     best = max(range(2), key=lambda head: trace.map(0, head)[query, key])
     assert tab.inner_text("qkv-ranking li:first-child b") == f"0.{best}"
-    assert_shown(tab.inner_text("qkv-ranking li:first-child .number"), trace.map(0, best)[query, key])
+    assert_rounds_to(tab.inner_text("qkv-ranking li:first-child .number"), trace.map(0, best)[query, key])
 
 
 @pytest.mark.slow
@@ -536,7 +536,7 @@ def test_every_export_can_be_downloaded(opened, tmp_path, trace):
         assert coming.value.suggested_filename.endswith(f".{name}")
     rows = [line.split(",") for line in (tmp_path / "csv").read_text(encoding="utf-8-sig").splitlines()[1:]]
     for row in rows:
-        assert_shown(row[-1], trace.map(0, 1)[int(row[0]), int(row[2])]) if row[-1] not in ("", "0") else None
+        assert_rounds_to(row[-1], trace.map(0, 1)[int(row[0]), int(row[2])]) if row[-1] not in ("", "0") else None
     assert "<!doctype html>" in (tmp_path / "html").read_text(encoding="utf-8")[:20]
     tab.click("qkv-exportmenu .opener")
     tab.click("qkv-exportmenu [data-key=python]")

@@ -19,7 +19,7 @@ FILES = sorted(WEB.rglob("*.js"))
 
 
 @pytest.mark.parametrize("folder", ALLOWED)
-def test_imports_are_files_and_point_one_way(folder):
+def test_imports_are_files_and_acyclic_between_folders(folder):
     imports = [
         (file, name) for file in FILES if file.parent == WEB / folder for name in IMPORTED.findall(file.read_text())
     ]

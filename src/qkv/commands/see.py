@@ -121,7 +121,7 @@ def _choose(options: argparse.Namespace, report: HeadReport) -> tuple[int, int]:
     """Return the head to show: the named or removed one, else the one with the strongest link or pattern."""
     if table := report.link_table():
         print("\n" + table)
-    if options.layer is options.head is options.to is None and (away := report.removed(options.without)):
+    if options.layer is options.head is options.to is None and (away := report.removed_head(options.without)):
         return report.choose(*away)
     with bar(say("looking at every head")) as progress:
         return report.choose(options.layer, options.head, progress)
@@ -175,7 +175,7 @@ def _page(options: argparse.Namespace, report: HeadReport, layer: int, head: int
         )
     size = f"{options.out.stat().st_size / 1e6:.1f} MB"
     echo("wrote {path} ({size}): open it in a browser, no network needed", path=options.out, size=size)
-    for line in report.carried(read_whole, layer if options.layer is not None else None):
+    for line in report.coverage_notes(read_whole, layer if options.layer is not None else None):
         print(line)
 
 

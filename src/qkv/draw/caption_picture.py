@@ -33,27 +33,27 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem; background: var(--pap
 svg { width: 12rem; height: 6rem; border: 1px solid #8886; }"""
 
 
-def terminal(pixels: np.ndarray, told: Caption, *, colour: str | None = None, columns: int | None = None) -> str:
+def terminal(pixels: np.ndarray, caption: Caption, *, colour: str | None = None, columns: int | None = None) -> str:
     """The picture once for each word, side by side: in colour the patches that the word looked at lie behind the ink;
     without, they are shades, beside the picture itself."""
     colour = colours() if colour is None else colour
-    panels = [[word.word, *_rows(pixels, word, colour)] for word in told.words]
+    panels = [[word.word, *_rows(pixels, word, colour)] for word in caption.words]
     if colour == "none":
-        panels = [["", *("".join(HALVES[i] for i in row) for row in _columns(pixels))], *panels]
-    wide = pixels.shape[1] + 2
-    each = max(room(columns) // wide, 1)
+        panels = [["", *("".join(HALVES[i] for i in row) for row in _half_blocks(pixels))], *panels]
+    width = pixels.shape[1] + 2
+    per_line = max(room(columns) // width, 1)
     lines = []
-    for first in range(0, len(panels), each):
-        for line in zip(*panels[first : first + each], strict=True):
+    for first in range(0, len(panels), per_line):
+        for line in zip(*panels[first : first + per_line], strict=True):
             # Escapes take no room: rows of colour are as wide as they should be already.
             lines.append(
-                "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, wide) for cell in line).rstrip()
+                "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, width) for cell in line).rstrip()
             )
         lines.append("")
     return "\n".join(lines[:-1])
 
 
-def _columns(pixels: np.ndarray) -> list[list[int]]:
+def _half_blocks(pixels: np.ndarray) -> list[list[int]]:
     """Two pixels, one above the other, as the number of a half block; a row for every two of the picture."""
     return [[int(a) + 2 * int(b) for a, b in zip(*pixels[i : i + 2], strict=True)] for i in range(0, len(pixels), 2)]
 
@@ -62,74 +62,76 @@ def _rows(pixels: np.ndarray, word: CaptionWord, colour: str) -> list[str]:
     heat = word.patches / max(float(word.patches.max()), 1e-30)
     if colour == "none":
         return ["".join(SHADES[min(int(share**0.5 * 5), 4)] * 2 for share in row) for row in heat]
-    made = []
-    for halves, row in zip(_columns(pixels), heat, strict=True):
+    lines = []
+    for halves, row in zip(_half_blocks(pixels), heat, strict=True):
         cells = [HALVES[half] for half in halves]
-        made.append(
+        lines.append(
             "".join(paper_of(share * 0.5, "".join(cells[2 * j : 2 * j + 2]), colour) for j, share in enumerate(row))
         )
-    return made
+    return lines
 
 
 def figure(
-    pixels: np.ndarray, told: Sequence[Caption], *, lang: str | None = None, path: str | Path | None = None
+    pixels: np.ndarray, captions: Sequence[Caption], *, lang: str | None = None, path: str | Path | None = None
 ) -> Figure:
     """A row of pictures for each language, a picture for each word."""
-    across = max(len(each.words) for each in told)
-    size = (2.0 * across + 0.4, 1.4 * len(told) + 0.3)
-    made = blank(size, [each.text for each in told], lang)
-    for i, each in enumerate(told):
-        for j, word in enumerate(each.words):
-            axes = made.add_subplot(len(told), across, i * across + j + 1)
+    across = max(len(caption.words) for caption in captions)
+    size = (2.0 * across + 0.4, 1.4 * len(captions) + 0.3)
+    drawing = blank(size, [caption.text for caption in captions], lang)
+    for i, caption in enumerate(captions):
+        for j, word in enumerate(caption.words):
+            axes = drawing.add_subplot(len(captions), across, i * across + j + 1)
             rows, columns = word.patches.shape
             extent = (0, columns, rows, 0)
             axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest", extent=extent)
-            axes.imshow(word.patches, cmap="Oranges", alpha=_seen(word), vmin=0, interpolation="nearest", extent=extent)
+            axes.imshow(
+                word.patches, cmap="Oranges", alpha=_opacity(word), vmin=0, interpolation="nearest", extent=extent
+            )
             axes.set_title(word.word, fontsize=11)
             axes.set_xticks([])
             axes.set_yticks([])
-    return save(made, path)
+    return save(drawing, path)
 
 
-def _seen(word: CaptionWord) -> np.ndarray:
+def _opacity(word: CaptionWord) -> np.ndarray:
     """How much of the heat covers the picture."""
     return 0.85 * np.sqrt(word.patches / max(float(word.patches.max()), 1e-30))
 
 
 def page(
-    pixels: np.ndarray, told: Sequence[Caption], path: str | Path, *, title: str = "", lang: str | None = None
+    pixels: np.ndarray, captions: Sequence[Caption], path: str | Path, *, title: str = "", lang: str | None = None
 ) -> Path:
     """The same as one HTML file: drawn in SVG, with no script and no request, every weight in its patch's tooltip."""
-    spoken, place = language(lang), Path(path)
-    heading = escaping.escape(title or say("A picture in words", spoken))
-    parts = [f"<h1>{heading}</h1>", f"<p>{escaping.escape(say('Darker patches: where the word looked.', spoken))}</p>"]
-    for each in told:
-        parts.append(f'<h2 lang="{tag(each.lang)}">{escaping.escape(each.text)}</h2><div class="words">')
+    lang, path = language(lang), Path(path)
+    heading = escaping.escape(title or say("A picture in words", lang))
+    parts = [f"<h1>{heading}</h1>", f"<p>{escaping.escape(say('Darker patches: where the word looked.', lang))}</p>"]
+    for caption in captions:
+        parts.append(f'<h2 lang="{tag(caption.lang)}">{escaping.escape(caption.text)}</h2><div class="words">')
         parts += [
-            f'<figure lang="{tag(each.lang)}">{_svg(pixels, word)}<figcaption>{escaping.escape(word.word)}</figcaption></figure>'
-            for word in each.words
+            f'<figure lang="{tag(caption.lang)}">{_svg(pixels, word)}<figcaption>{escaping.escape(word.word)}</figcaption></figure>'
+            for word in caption.words
         ]
         parts.append("</div>")
     policy = "default-src 'none'; style-src 'unsafe-inline'"
-    place.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(
-        place,
-        f'<!doctype html>\n<html lang="{tag(spoken)}">\n<head>\n<meta charset="utf-8">\n'
+        path,
+        f'<!doctype html>\n<html lang="{tag(lang)}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{heading}</title>\n'
         f"<style>\n{STYLE}\n</style>\n</head>\n<body>\n<main>\n" + "\n".join(parts) + "\n</main>\n</body>\n</html>\n",
     )
-    return place
+    return path
 
 
 def _svg(pixels: np.ndarray, word: CaptionWord) -> str:
     ink = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(pixels))
-    seen = _seen(word)
+    opacity = _opacity(word)
     boxes = "".join(
-        f'<rect x="{2 * j}" y="{2 * i}" width="2" height="2" fill="{HEAT}" fill-opacity="{seen[i, j]:.2f}">'
+        f'<rect x="{2 * j}" y="{2 * i}" width="2" height="2" fill="{HEAT}" fill-opacity="{opacity[i, j]:.2f}">'
         f"<title>{i},{j}: {word.patches[i, j]:.3f}</title></rect>"
-        for i, j in np.ndindex(*seen.shape)
+        for i, j in np.ndindex(*opacity.shape)
     )
     name = escaping.escape(word.word, quote=True)
-    tall, wide = pixels.shape
-    return f'<svg viewBox="0 0 {wide} {tall}" role="img" aria-label="{name}"><path d="{ink}" fill="currentColor"/>{boxes}</svg>'
+    height, width = pixels.shape
+    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{name}"><path d="{ink}" fill="currentColor"/>{boxes}</svg>'

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
     """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
-    one = _Derivation(steps, lang, head, item)
-    middle = [one.scores(), one.scaled(), one.masked(), one.weights()] if steps.scores.size else []
-    return print_steps([*one.introduction()], [one.inputs(), *middle, one.output()], digits)
+    derivation = _Derivation(steps, lang, head, item)
+    middle = (
+        [derivation.scores(), derivation.scaled(), derivation.masked(), derivation.weights()]
+        if steps.scores.size
+        else []
+    )
+    return print_steps([*derivation.introduction()], [derivation.inputs(), *middle, derivation.output()], digits)
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,12 @@ class _Derivation:
         return TextStep("0  Q, K, V", *_origin(steps, self.lang), *tables)
 
     def scores(self) -> TextStep:
-        told = say(
+        sentence = say(
             "Every query meets every key: their dot product says how well they match. Best match: {query} · {key} = {value}.",
             self.lang,
             **self._largest(self.steps.scores),
         )
-        return self._pairs("1  scores = Q·Kᵀ", self.steps.scores, [told])
+        return self._pairs("1  scores = Q·Kᵀ", self.steps.scores, [sentence])
 
     def scaled(self) -> TextStep:
         title, sentences = _scaling(self.steps, self.lang)
@@ -75,17 +79,17 @@ class _Derivation:
 
     def masked(self) -> TextStep:
         hidden = self._hidden()
-        key = (
+        message = (
             _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
             if hidden.any()
             else _("No mask: every query may look at every key.")
         )
-        told = say(key, self.lang, hidden=int(hidden.sum()), total=hidden.size)
-        return self._pairs("3  masked", self.steps.masked, [told])
+        sentence = say(message, self.lang, hidden=int(hidden.sum()), total=hidden.size)
+        return self._pairs("3  masked", self.steps.masked, [sentence])
 
     def weights(self) -> TextStep:
         steps, lang = self.steps, self.lang
-        told = [
+        sentences = [
             say(
                 "softmax turns each row into shares: e to the power of each number, divided by the row's sum. "
                 "Largest: {query} gives {key} {value}.",
@@ -97,15 +101,15 @@ class _Derivation:
             sink = _(
                 "A sink with score {sink} joins each row's sum and gives nothing, so the shown weights sum to less than 1."
             )
-            told.append(say(sink, lang, sink=float(steps.sinks[self.head])))
+            sentences.append(say(sink, lang, sink=float(steps.sinks[self.head])))
         sums = steps.weights[self.at].sum(-1)
         low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
-        same = say("Every row sums to {sum}.", lang, sum=low)
-        after = [same if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)]
-        if (dead := self._hidden().all(-1)).any():
-            rows = ", ".join(self.queries[i] for i in np.flatnonzero(dead))
-            after.append(say("{rows} may attend to nothing: the whole row is 0, not NaN.", lang, rows=rows))
-        return self._pairs("4  weights = softmax(masked)", steps.weights, told, *after)
+        row_sum = say("Every row sums to {sum}.", lang, sum=low)
+        remarks = [row_sum if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)]
+        if (all_hidden := self._hidden().all(-1)).any():
+            rows = ", ".join(self.queries[i] for i in np.flatnonzero(all_hidden))
+            remarks.append(say("{rows} may attend to nothing: the whole row is 0, not NaN.", lang, rows=rows))
+        return self._pairs("4  weights = softmax(masked)", steps.weights, sentences, *remarks)
 
     def output(self) -> TextStep:
         steps, lang = self.steps, self.lang
@@ -115,8 +119,8 @@ class _Derivation:
         ]
         if steps.headed:
             merged = steps.merged
-            told = _("The {heads} heads' outputs are put side by side: {shape}.")
-            body.append(say(told, lang, heads=steps.scores.shape[-3], shape=merged.shape))
+            message = _("The {heads} heads' outputs are put side by side: {shape}.")
+            body.append(say(message, lang, heads=steps.scores.shape[-3], shape=merged.shape))
             body.append(TextTable(self._of_item(merged), self.queries))
         if steps.w_o is not None:
             body.append(say("Times W_o, which lets what the heads found mix.", lang))
@@ -154,10 +158,10 @@ class _Derivation:
         """The columns of a matrix that make this head's part of q, k or v."""
         if not self.steps.headed:
             return self._table(name, matrix, matrix)
-        wide = matrix.shape[1] // self.steps.scores.shape[-3]
-        low, high = self.head * wide, (self.head + 1) * wide
-        told = _("columns {low} to {high}, those of head {head}")
-        title = f"{name}  {matrix.shape}  {say(told, self.lang, low=low, high=high - 1, head=self.head)}"
+        width = matrix.shape[1] // self.steps.scores.shape[-3]
+        low, high = self.head * width, (self.head + 1) * width
+        message = _("columns {low} to {high}, those of head {head}")
+        title = f"{name}  {matrix.shape}  {say(message, self.lang, low=low, high=high - 1, head=self.head)}"
         return TextTable(matrix[:, low:high], [""] * len(matrix), title=title, most=10)
 
     def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> TextStep:
@@ -185,14 +189,14 @@ def row(
     from ..attention.oracle import Steps
     from ..tracing.views.word_map import locate_word
 
-    asking, asked = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
-    _, (name, first, end) = locate_word(asking, query, by)
-    place = asking.find(query)
-    word = asking.numbered[place]
+    queries, keys = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
+    _, (name, first, end) = locate_word(queries, query, by)
+    position = queries.find(query)
+    word = queries.numbered[position]
     if trace.bare:
-        yield from _weights(trace, layer, head, word, place, part, batch)
+        yield from _stored_weights(trace, layer, head, word, position, part, batch)
         return
-    steps = trace.steps(layer, head, place, part=part, batch=batch)
+    steps = trace.steps(layer, head, position, part=part, batch=batch)
     assert isinstance(steps, Steps)  # a mixer's row is mixer_derivation's
     columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
     order = np.argsort(-steps.weights[0])[:12]
@@ -207,7 +211,7 @@ def row(
             last=word,
         )
         yield ""
-    yield from _turned(trace, layer, head, word, place, part, batch)
+    yield from _rotation(trace, layer, head, word, position, part, batch)
     yield say(
         "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
         word=word,
@@ -215,19 +219,19 @@ def row(
         head=head,
         d=steps.q.shape[-1],
     )
-    yield from indented(np.stack(columns, 1)[order], [asked[i] for i in order], titles)
-    yield from _others(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
-    yield from weighted_sum(steps.output, word, trace.difference(layer, head, place, part=part, batch=batch))
+    yield from indented(np.stack(columns, 1)[order], [keys[i] for i in order], titles)
+    yield from _unlisted_keys(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
+    yield from weighted_sum(steps.output, word, trace.difference(layer, head, position, part=part, batch=batch))
 
 
 def _origin(steps: Steps, lang: str | None) -> list[str]:
     """Where q, k and v come from, in a sentence or two."""
     if steps.x is None:
         return [say("Q, K and V as they were given.", lang)]
-    left_out = [name for name in ("w_q", "w_k", "w_v") if getattr(steps, name) is None]
-    told = []
-    if len(left_out) < 3:
-        told.append(
+    omitted = [name for name in ("w_q", "w_k", "w_v") if getattr(steps, name) is None]
+    sentences = []
+    if len(omitted) < 3:
+        sentences.append(
             say(
                 _(
                     "Two texts: q = x·W_q asks from the one; k = memory·W_k answers and v = memory·W_v is passed on from the other."
@@ -239,19 +243,19 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
                 lang,
             )
         )
-    if left_out:
-        of = "x" if steps.memory is None else "memory"
-        equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else of}" for name in left_out)
-        names = all_of(name.capitalize() for name in left_out)
-        told.append(say("Left out: {names}; so {equal}.", lang, names=names, equal=equal))
-    return told
+    if omitted:
+        source = "x" if steps.memory is None else "memory"
+        equal = all_of(f"{name[2]} = {'x' if name == 'w_q' else source}" for name in omitted)
+        names = all_of(name.capitalize() for name in omitted)
+        sentences.append(say("Left out: {names}; so {equal}.", lang, names=names, equal=equal))
+    return sentences
 
 
 def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
     """Step 2 as it was done: the title with its formula and a sentence for each part."""
     d = steps.q.shape[-1]
     usual = np.isclose(steps.scale, d**-0.5)
-    key = (
+    message = (
         _(
             "Times {scale} = 1/√{d}: a sum of {d} products spreads like √{d}; dividing that out keeps the softmax "
             "from growing sharper as vectors grow wider."
@@ -262,21 +266,26 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
         else _("Times {scale}, the scale that was asked for.")
     )
     formula = "scores/√d" if usual else f"scores × {steps.scale:.4g}"
-    told = [say(key, lang, scale=steps.scale, d=d)]
+    sentences = [say(message, lang, scale=steps.scale, d=d)]
     if steps.softcap is not None:
         formula = f"{steps.softcap:.4g}·tanh(({formula})/{steps.softcap:.4g})"
         capped = _("Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.")
-        told.append(say(capped, lang, softcap=steps.softcap))
+        sentences.append(say(capped, lang, softcap=steps.softcap))
     if steps.bias is not None:
         formula += " + bias"
-        told.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
-    return f"2  scaled = {formula}", told
+        sentences.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
+    return f"2  scaled = {formula}", sentences
 
 
-def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> Iterator[str]:
+def _stored_weights(
+    trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
+) -> Iterator[str]:
     """One query's weights, where there is nothing else to tell how they came about."""
-    asked, shares = trace.tokens(part, batch, keys=True).numbered, trace.row(layer, head, place, part=part, batch=batch)
-    order = np.argsort(-shares)[:12]
+    keys, weights = (
+        trace.tokens(part, batch, keys=True).numbered,
+        trace.row(layer, head, position, part=part, batch=batch),
+    )
+    order = np.argsort(-weights)[:12]
     yield say(
         "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
         "aren't there (--eager):",
@@ -284,40 +293,42 @@ def _weights(trace: Trace, layer: int, head: int, word: str, place: int, part: s
         layer=layer,
         head=head,
     )
-    yield from indented(shares[order][:, None], [asked[i] for i in order], [say("weight")])
-    yield from _others(shares, np.ones(len(shares), bool), order)
+    yield from indented(weights[order][:, None], [keys[i] for i in order], [say("weight")])
+    yield from _unlisted_keys(weights, np.ones(len(weights), bool), order)
 
 
-def _others(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
+def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
     """A line on the keys that aren't listed; keys that the mask hides have the weight 0 and are named as hidden."""
-    others = np.setdiff1d(np.arange(len(weights)), listed)
-    hidden = int((~visible[others]).sum())
-    if not len(others):
+    unlisted = np.setdiff1d(np.arange(len(weights)), listed)
+    hidden = int((~visible[unlisted]).sum())
+    if not len(unlisted):
         return []
-    if hidden == len(others):
+    if hidden == len(unlisted):
         return ["  " + say("and {n} more keys, hidden by the mask: 0", n=hidden)]
-    key = (
+    message = (
         _("and {n} more keys, which share {sum}; {hidden} of them are hidden by the mask")
         if hidden
         else _("and {n} more keys, which share {sum}")
     )
-    return ["  " + say(key, n=len(others), sum=float(weights[others].sum()), hidden=hidden)]
+    return ["  " + say(message, n=len(unlisted), sum=float(weights[unlisted].sum()), hidden=hidden)]
 
 
-def _turned(trace: Trace, layer: int, head: int, word: str, place: int, part: str | None, batch: int) -> Iterator[str]:
+def _rotation(
+    trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
+) -> Iterator[str]:
     """How q was turned by its position, on its first pairs and its last."""
-    pairs = trace.rotation(layer, head, place, part=part, batch=batch)
+    pairs = trace.rotation(layer, head, position, part=part, batch=batch)
     if pairs is None:
         return
     half = len(pairs)
-    shown = [*range(min(3, half)), *([half - 1] if half > 3 else [])]
+    rows = [*range(min(3, half)), *([half - 1] if half > 3 else [])]
     yield say(
         "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
         "its own speed:",
         word=word,
-        place=place,
+        place=position,
         pairs=half,
     )
     titles = [say("angle"), say("before"), "", say("after"), ""]
-    yield from indented(pairs[shown], [f"q{i}, q{i + half}" for i in shown], titles, most=12)
+    yield from indented(pairs[rows], [f"q{i}, q{i + half}" for i in rows], titles, most=12)
     yield ""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..attention.oracle import softmax
 from ..i18n import Problem, _, language, say
-from .head_machine import written
+from .head_machine import format_number
 from .page_shell import figure_page, tag
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,7 @@ def table_html(draw: Draw, lang: str | None = None) -> str:
     <tr><th scope="row">÷ √d</th><td>0.12</td><td>0.06</td><td>0.32</td><td>0.06</td><td>0.20</td><td>0.06</td><td>0.09</td><td>0.10</td></tr>
     """
     lang = language(lang)
-    show = lambda x: written(float(x), draw.digits)  # noqa: E731
+    show = lambda x: format_number(float(x), draw.digits)  # noqa: E731
     spread, largest = say("spread (standard deviation)", lang), say("largest weight of a row, on average", lang)
     lines = [f'<div class="qkv-stages" lang="{tag(lang)}">', "<table>"]
     lines += [

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 COLOURS = "Blues"
 SIGNED = "RdBu"  # below 0 red, above 0 blue
 GREY = "#767676"  # special tokens: the lightest that reads well on white
-MOST_LABELS = 64
-APART = 2  # pixels between two labels, at least
-DRAWN = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
+MAX_LABELS = 64
+MIN_GAP = 2  # pixels between two labels, at least
+REPLACEMENTS = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
 # Fonts with 汉字 that systems carry, those drawn for simplified Chinese first. Noto's collections hold one face for each
 # place, of which older matplotlibs know only the first, JP: it has all characters too.
-PLACES = ("SC", "CN", "TC", "HK", "TW", "JP", "KR")
+REGIONS = ("SC", "CN", "TC", "HK", "TW", "JP", "KR")
 CJK_FONTS = (
-    *(f"{family}{place}" for place in PLACES for family in ("Noto Sans ", "Noto Sans CJK ", "Source Han Sans ")),
+    *(f"{family}{region}" for region in REGIONS for family in ("Noto Sans ", "Noto Sans CJK ", "Source Han Sans ")),
     "WenQuanYi Micro Hei",
     "WenQuanYi Zen Hei",
     "Microsoft YaHei",
@@ -49,7 +49,7 @@ CJK_FONTS = (
     "Heiti SC",
     "Arial Unicode MS",
     "Droid Sans Fallback",
-    *(f"{family}{place}" for place in PLACES for family in ("Noto Serif ", "Noto Serif CJK ", "Source Han Serif ")),
+    *(f"{family}{region}" for region in REGIONS for family in ("Noto Serif ", "Noto Serif CJK ", "Source Han Serif ")),
 )
 CHINESE = "汉这层头译"  # a font that lacks one of these draws boxes in our figures
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # of the extra `fonts`
@@ -96,64 +96,67 @@ def label(
     small: bool = False,
 ) -> None:
     """Names along both sides, special tokens grey; none where there are none."""
-    grey = special or ((), ())
-    for labels, dimmed, axis, turned in ((keys, grey[1], axes.xaxis, True), (queries, grey[0], axes.yaxis, False)):
+    special_sides = special or ((), ())
+    for labels, special_flags, axis, vertical in (
+        (keys, special_sides[1], axes.xaxis, True),
+        (queries, special_sides[0], axes.yaxis, False),
+    ):
         if labels is None:
             axis.set_ticks([])
             continue
-        every = -(-len(labels) // MOST_LABELS)
+        every = -(-len(labels) // MAX_LABELS)
         axis.set_ticks(range(0, len(labels), every))
         axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=6 if small else 9, parse_math=False)
-        if turned and max(map(len, labels), default=0) > 2:
+        if vertical and max(map(len, labels), default=0) > 2:
             for text in axis.get_ticklabels():  # each ends under its column
                 text.set(rotation=60, ha="right", rotation_mode="anchor")
-        for text, dim in zip(axis.get_ticklabels(), dimmed[::every], strict=False):
+        for text, dim in zip(axis.get_ticklabels(), special_flags[::every], strict=False):
             text.set_color(GREY if dim else "black")
 
 
-def _thin(figure: Figure) -> None:
+def _thin_labels(figure: Figure) -> None:
     """Leave labels out, evenly, until none touches another: measured, since only the layout knows what room there is."""
     from matplotlib.ticker import FuncFormatter  # what `set_ticklabels` makes; other axes choose their own labels
 
-    named = [
+    labelled = [
         axis
         for axes in figure.axes
         for axis in (axes.xaxis, axes.yaxis)
         if isinstance(axis.get_major_formatter(), FuncFormatter) and len(axis.get_ticklocs()) > 1
     ]
-    if not named:
+    if not labelled:
         return
     figure.draw_without_rendering()  # lays it out
-    for axis in named:
-        places, texts = axis.get_ticklocs(), axis.get_ticklabels()
+    for axis in labelled:
+        ticks, texts = axis.get_ticklocs(), axis.get_ticklabels()
         spans = [_span(text, axis.axis_name == "x", figure.dpi) for text in texts]
         every = 1
-        while any(b[0] < a[1] + APART and a[0] < b[1] + APART for a, b in pairwise(spans[::every])):
+        while any(b[0] < a[1] + MIN_GAP and a[0] < b[1] + MIN_GAP for a, b in pairwise(spans[::every])):
             every += 1
         if every == 1:
             continue
-        kept = [(text.get_text(), text.get_color()) for text in texts[::every]]
-        like = {
+        labels = [(text.get_text(), text.get_color()) for text in texts[::every]]
+        style = {
             name: texts[0].properties()[name]
             for name in ("fontsize", "rotation", "horizontalalignment", "rotation_mode")
         }
-        axis.set_ticks(places[::every], [text for text, _ in kept], parse_math=False, **like)
-        for text, (_, colour) in zip(axis.get_ticklabels(), kept, strict=True):
+        axis.set_ticks(ticks[::every], [text for text, _ in labels], parse_math=False, **style)
+        for text, (_, colour) in zip(axis.get_ticklabels(), labels, strict=True):
             text.set_color(colour)
 
 
 def _span(text: Text, across: bool, dpi: float) -> tuple[float, float]:
     """From where to where a label reaches along its axis, in pixels; of a turned one, what it keeps others away from."""
-    box, turned = text.get_window_extent(), math.radians(text.get_rotation())
-    if not turned:
+    box, angle = text.get_window_extent(), math.radians(text.get_rotation())
+    if not angle:
         return (box.x0, box.x1) if across else (box.y0, box.y1)
     middle = float(text.get_transform().transform(text.get_position())[0])
-    half = 0.55 * float(text.get_fontsize()) * dpi / 72 / math.sin(turned)
+    half = 0.55 * float(text.get_fontsize()) * dpi / 72 / math.sin(angle)
     return middle - half, middle + half
 
 
 def _clip(label: str) -> str:
-    label = label.translate(DRAWN)
+    label = label.translate(REPLACEMENTS)
     return label if len(label) <= 14 else label[:13] + "…"
 
 
@@ -191,7 +194,7 @@ def cjk_font() -> str | None:
     """
     from matplotlib import font_manager
 
-    if name := _known():
+    if name := _listed_cjk_font():
         return name
     importlib.invalidate_caches()  # it may have been installed since this process began
     package = importlib.util.find_spec(FONT_PACKAGE.replace("-", "_"))
@@ -201,7 +204,7 @@ def cjk_font() -> str | None:
         if file not in listed:
             with contextlib.suppress(Exception):  # a file that is no font, or one of a kind matplotlib can't read
                 font_manager.fontManager.addfont(file)
-    return _known() or next((name for name, file in _fonts() if _writes_chinese(file)), None)
+    return _listed_cjk_font() or next((name for name, file in _fonts() if _has_chinese(file)), None)
 
 
 def _fonts() -> Iterator[tuple[str, str]]:
@@ -213,22 +216,22 @@ def _fonts() -> Iterator[tuple[str, str]]:
             yield font.name, font.fname
 
 
-def _known() -> str | None:
+def _listed_cjk_font() -> str | None:
     names = {name for name, _ in _fonts()}
     return next((name for name in CJK_FONTS if name in names), None)
 
 
 @cache
-def _writes_chinese(file: str) -> bool:
+def _has_chinese(file: str) -> bool:
     """Whether a font has the characters. One of last resort, which comes with matplotlib, has one sign for all of them."""
     from matplotlib import ft2font
 
     try:
         font = ft2font.FT2Font(file)
-        signs = {font.get_char_index(ord(character)) for character in CHINESE}
+        glyphs = {font.get_char_index(ord(character)) for character in CHINESE}
     except Exception:  # of a kind matplotlib can't read
         return False
-    return 0 not in signs and len(signs) == len(CHINESE)
+    return 0 not in glyphs and len(glyphs) == len(CHINESE)
 
 
 def save(figure: Figure, path: str | Path | IO[bytes] | None) -> Figure:
@@ -238,15 +241,15 @@ def save(figure: Figure, path: str | Path | IO[bytes] | None) -> Figure:
 
     families = str(figure.get_label()).split(",")
 
-    def dress() -> None:
+    def set_fonts() -> None:
         for text in figure.findobj(Text):
             text.set_fontfamily(families)
 
     with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `blank`
-        dress()
-        _thin(figure)
-        dress()  # labels that were set anew
+        set_fonts()
+        _thin_labels(figure)
+        set_fonts()  # labels that were set anew
         if path is not None:
             _write(figure, path)
     return figure

@@ -52,7 +52,7 @@ NAMES = {
     "output": _("Output"),
 }
 OVER_KEYS = ("scores", "scaled", "mask", "masked", "weights")  # tables with a column for every key
-GIVEN = ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
+INPUTS = ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
 
 Floats = NDArray[np.float64]
 
@@ -92,14 +92,17 @@ class Machine:
     digits: int = 2
 
     def __post_init__(self) -> None:
-        given = {name for name in GIVEN if getattr(self, name) is not None}
-        kinds = ({"x", "memory", "w_q", "w_k", "w_v"}, {"q", "k", "v"}, {"scores", "v"})
-        needed = ({"x"}, {"q", "k"}, {"scores"})
-        if not any(must <= given <= may for must, may in zip(needed, kinds, strict=True)):
+        inputs = {name for name in INPUTS if getattr(self, name) is not None}
+        allowed = ({"x", "memory", "w_q", "w_k", "w_v"}, {"q", "k", "v"}, {"scores", "v"})
+        required = ({"x"}, {"q", "k"}, {"scores"})
+        if not any(
+            required_inputs <= inputs <= allowed_inputs
+            for required_inputs, allowed_inputs in zip(required, allowed, strict=True)
+        ):
             raise Problem(
                 "a machine is given x (with its W, and memory for another text), or q and k (and v), or scores (and v); "
                 "here came {given}",
-                given=all_of(sorted(given)) if given else Message("nothing"),
+                given=all_of(sorted(inputs)) if inputs else Message("nothing"),
             )
         if isinstance(self.scale, str) and self.scale not in SCALES:
             raise unknown("scale", self.scale, SCALES)
@@ -110,13 +113,15 @@ class Machine:
         if not 0 <= self.digits <= 6:
             raise Problem("digits is {digits}: give 0 to 6", digits=self.digits)
         self.steps()  # refuses sizes that don't fit together
-        there = self._there()
+        available = self._available_stages()
         for stage in self.show or ():
             if stage not in STAGES:
                 raise unknown("show", stage, STAGES)
-            if stage not in (*there, "scaled", "masked"):
+            if stage not in (*available, "scaled", "masked"):
                 raise Problem(
-                    "there is no stage {stage} in this machine; there are: {stages}", stage=stage, stages=all_of(there)
+                    "there is no stage {stage} in this machine; there are: {stages}",
+                    stage=stage,
+                    stages=all_of(available),
                 )
         if self.query is not None:
             self.row()
@@ -124,7 +129,7 @@ class Machine:
     @property
     def stages(self) -> tuple[str, ...]:
         """What is shown, in the order it is read in."""
-        return self._there() if self.show is None else tuple(stage for stage in STAGES if stage in self.show)
+        return self._available_stages() if self.show is None else tuple(stage for stage in STAGES if stage in self.show)
 
     def steps(self) -> oracle.Steps:
         """Every stage, computed by the oracle."""
@@ -175,15 +180,15 @@ class Machine:
 
     def tables(self) -> dict[str, Floats]:
         """Every table that is there, by name; the mask as 1 and 0."""
-        done = self.steps()
-        made = {name: getattr(done, name) for name in ("scores", "scaled", "masked", "weights")}
+        steps = self.steps()
+        tables = {name: getattr(steps, name) for name in ("scores", "scaled", "masked", "weights")}
         if self.scores is None:
-            made |= {"q": done.q, "k": done.k}
+            tables |= {"q": steps.q, "k": steps.k}
         if self.v is not None or self.x is not None:
-            made |= {"v": done.v, "output": done.output}
-        given = {name: np.asarray(getattr(self, name), float) for name in GIVEN if getattr(self, name) is not None}
-        allowed = self._allowed(*done.scores.shape)
-        return made | given | {"mask": np.ones(done.scores.shape) if allowed is None else allowed.astype(float)}
+            tables |= {"v": steps.v, "output": steps.output}
+        inputs = {name: np.asarray(getattr(self, name), float) for name in INPUTS if getattr(self, name) is not None}
+        allowed = self._allowed(*steps.scores.shape)
+        return tables | inputs | {"mask": np.ones(steps.scores.shape) if allowed is None else allowed.astype(float)}
 
     def _allowed(self, n: int, m: int) -> NDArray[np.bool_] | None:
         """The mask written out; causal is lower-right, as everywhere in qkv."""
@@ -201,20 +206,20 @@ class Machine:
             )
         return allowed
 
-    def _there(self) -> tuple[str, ...]:
+    def _available_stages(self) -> tuple[str, ...]:
         """The stages that there are by what is given."""
-        made = self.x is not None
-        there = {
-            "x": made,
+        projected = self.x is not None
+        available = {
+            "x": projected,
             "w": any(w is not None for w in (self.w_q, self.w_k, self.w_v)),
             "qkv": self.scores is None or self.v is not None,
             "scores": True,
             "scaled": self.scores is None or self.scale not in SCALES,
             "masked": self.mask is not None,
             "weights": True,
-            "output": made or self.v is not None,
+            "output": projected or self.v is not None,
         }
-        return tuple(stage for stage in STAGES if there[stage])
+        return tuple(stage for stage in STAGES if available[stage])
 
 
 def html(machine: Machine, lang: str | None = None, title: str | None = None) -> str:
@@ -223,11 +228,11 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
     >>> html(Machine(["I", "sing"], x=[[1, 0], [0, 1]])).splitlines()[0]
     '<!doctype html>'
     """
-    done, tables = machine.steps(), machine.tables()
+    steps, tables = machine.steps(), machine.tables()
     header: dict[str, object] = dict(
-        words=done.names(0, done.scores.shape[0]),
-        keys=done.names(1, done.scores.shape[1]),
-        given={name: tables[name].tolist() for name in GIVEN if getattr(machine, name) is not None},
+        words=steps.names(0, steps.scores.shape[0]),
+        keys=steps.names(1, steps.scores.shape[1]),
+        given={name: tables[name].tolist() for name in INPUTS if getattr(machine, name) is not None},
         mask=tables["mask"].astype(bool).tolist(),
         scale=machine.scale,
         show=machine.stages,
@@ -252,8 +257,8 @@ def table_html(machine: Machine, lang: str | None = None) -> str:
     </div>
     """
     lang = language(lang)
-    done = machine.steps()
-    words, keys = (done.names(axis, size) for axis, size in enumerate(done.scores.shape))
+    steps = machine.steps()
+    words, keys = (steps.names(axis, size) for axis, size in enumerate(steps.scores.shape))
     tables = machine.tables()
     lines = [f'<div class="qkv-stages" lang="{tag(lang)}">']
     for stage in machine.stages:
@@ -261,31 +266,33 @@ def table_html(machine: Machine, lang: str | None = None) -> str:
             if name not in tables:
                 continue
             table = tables[name]
-            across = keys if name in OVER_KEYS else [str(c + 1) for c in range(table.shape[1])]
-            down = keys if name in ("k", "v", "memory") else words
+            column_names = keys if name in OVER_KEYS else [str(c + 1) for c in range(table.shape[1])]
+            row_names = keys if name in ("k", "v", "memory") else words
             if name.startswith("w_"):
-                down = [str(c + 1) for c in range(len(table))]
-            given = getattr(machine, name, None) is not None
-            lines += ["<table>", f"<caption>{escaping.escape(_caption(name, machine, done, lang))}</caption>"]
-            heads = "".join(f'<th scope="col">{escaping.escape(each)}</th>' for each in across)
-            lines += [f"<thead><tr><td></td>{heads}</tr></thead>", "<tbody>"]
-            for word, row in zip(down, table, strict=True):
-                cells = "".join(f"<td>{_cell(name, x, given, machine.digits)}</td>" for x in row.tolist())
+                row_names = [str(c + 1) for c in range(len(table))]
+            is_input = getattr(machine, name, None) is not None
+            lines += ["<table>", f"<caption>{escaping.escape(_caption(name, machine, steps, lang))}</caption>"]
+            header = "".join(f'<th scope="col">{escaping.escape(each)}</th>' for each in column_names)
+            lines += [f"<thead><tr><td></td>{header}</tr></thead>", "<tbody>"]
+            for word, row in zip(row_names, table, strict=True):
+                cells = "".join(f"<td>{_cell(name, x, is_input, machine.digits)}</td>" for x in row.tolist())
                 lines.append(f'<tr><th scope="row">{escaping.escape(word)}</th>{cells}</tr>')
             lines += ["</tbody>", "</table>"]
     return "\n".join([*lines, "</div>"])
 
 
-def _caption(name: str, machine: Machine, done: oracle.Steps, lang: str) -> str:
-    said = say(NAMES[name], lang)
+def _caption(name: str, machine: Machine, steps: oracle.Steps, lang: str) -> str:
+    caption = say(NAMES[name], lang)
     if name != "scaled":
-        return said
-    d = done.q.shape[-1]
-    by = {"sqrt": f"÷ √{d}", "none": "÷ 1"}[machine.scale] if isinstance(machine.scale, str) else f"× {machine.scale:g}"
-    return f"{said} {by}"
+        return caption
+    d = steps.q.shape[-1]
+    factor = (
+        {"sqrt": f"÷ √{d}", "none": "÷ 1"}[machine.scale] if isinstance(machine.scale, str) else f"× {machine.scale:g}"
+    )
+    return f"{caption} {factor}"
 
 
-def _cell(name: str, x: float, given: bool, digits: int) -> str:
+def _cell(name: str, x: float, is_input: bool, digits: int) -> str:
     """What a cell says: given numbers as they are, up to four decimals.
 
     >>> _cell("x", 0.5, True, 2), _cell("mask", 1.0, True, 2), _cell("q", 0.5, False, 2)
@@ -293,14 +300,14 @@ def _cell(name: str, x: float, given: bool, digits: int) -> str:
     """
     if name == "mask":
         return "■" if x else "·"
-    text = written(x, max(digits, 4) if given else digits)
-    return text.rstrip("0").rstrip(".") if given and "." in text else text
+    text = format_number(x, max(digits, 4) if is_input else digits)
+    return text.rstrip("0").rstrip(".") if is_input and "." in text else text
 
 
-def written(x: float, digits: int) -> str:
+def format_number(x: float, digits: int) -> str:
     """A number as the pages write it: a true minus sign, which 0 has none of; ties away from 0, as in JavaScript.
 
-    >>> [written(x, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
+    >>> [format_number(x, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
     ['0.13', '−0.13', '0.00', '−∞']
     """
     if math.isinf(x):

@@ -22,7 +22,7 @@ from ..tracing.views.word_map import locate_word, view
 from . import derivation, mixer_derivation, terminal_map
 from .step_printer import as_text
 
-MOST_SHOWN = 64  # tokens up to which a terminal map shows each
+MAX_TOKENS = 64  # tokens up to which a terminal map shows each
 
 
 class HeadReport:
@@ -65,22 +65,26 @@ class HeadReport:
         layers = all_of(trace.layers(part))
         if "mixers" in trace.parts and len(trace.parts) > 1:
             other = "mixers" if part != "mixers" else trace.parts[0]
-            told = _("These are layers {layers}; --part {other} shows {others}.")
-            yield say(told, layers=layers, other=other, others=all_of(trace.layers(other)))
+            message = _("These are layers {layers}; --part {other} shows {others}.")
+            yield say(message, layers=layers, other=other, others=all_of(trace.layers(other)))
         elif part in trace.numbers and part != "mixers":
             yield say("Attention is in these layers alone: {layers}. The others have none.", layers=layers)
-        joined = [len(side.groups()) for side in sides]
-        if self.by == "characters" and max(joined) <= MOST_SHOWN and joined != [len(side) for side in sides]:
+        group_counts = [len(side.groups()) for side in sides]
+        if (
+            self.by == "characters"
+            and max(group_counts) <= MAX_TOKENS
+            and group_counts != [len(side) for side in sides]
+        ):
             yield say(
                 "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
-                groups=_sizes(joined),
+                groups=_sizes(group_counts),
             )
         if part == "cross":
             yield f"  {_joined(sides[1])} → {_joined(sides[0])}"
-            if most := trace.more.get("cut"):
+            if limit := trace.more.get("cut"):
                 yield say(
                     "(cut: after {most} tokens the translation had not ended; what is shown is its beginning)",
-                    most=most,
+                    most=limit,
                 )
 
     def link_table(self) -> str:
@@ -101,10 +105,10 @@ class HeadReport:
         rows = zip(self.ranked[:5], bars, strict=False)
         return "\n".join([title, *(f"  {layer:>3}.{head:<3} {bar}" for (layer, head, _), bar in rows)])
 
-    def removed(self, names: Sequence[str] | None) -> tuple[int, int] | None:
+    def removed_head(self, names: Sequence[str] | None) -> tuple[int, int] | None:
         """Return the layer and head that --without names, if it names one of this part."""
-        found = re.fullmatch(rf"(?:{self.part}\.)?(\d+)\.(\d+)", (names or [""])[0])
-        return None if found is None else (int(found[1]), int(found[2]))
+        match = re.fullmatch(rf"(?:{self.part}\.)?(\d+)\.(\d+)", (names or [""])[0])
+        return None if match is None else (int(match[1]), int(match[2]))
 
     def choose(self, layer: int | None, head: int | None, progress: Progress | None = None) -> tuple[int, int]:
         """Return the layer and head to show: those named, else what links the two words best, else the most telling."""
@@ -113,7 +117,7 @@ class HeadReport:
     @property
     def long(self) -> bool:
         """True if the map has more rows or columns than are shown."""
-        return max(len(side.groups(self.by)) for side in self._sides()) > MOST_SHOWN
+        return max(len(side.groups(self.by)) for side in self._sides()) > MAX_TOKENS
 
     @as_text
     def title(self, layer: int, head: int) -> Iterator[str]:
@@ -148,8 +152,8 @@ class HeadReport:
         if not self.long:
             mark = None
             if self.from_ is not None and self.to is not None:
-                asking, asked = self._sides()
-                mark = locate_word(asking, self.from_, self.by)[0], locate_word(asked, self.to, self.by)[0]
+                queries, keys = self._sides()
+                mark = locate_word(queries, self.from_, self.by)[0], locate_word(keys, self.to, self.by)[0]
             return terminal_map.whole_map(view(self.trace, layer, head, self.by, part=self.part), mark)
         bins, rows, _cols = self._cells()
         table = self.trace.map(layer, head, bins=bins, part=self.part)
@@ -170,20 +174,20 @@ class HeadReport:
     @as_text
     def _experts(self, layer: int) -> Iterator[str]:
         """Return which experts each token took after it had looked, of as many tokens as a map shows."""
-        took, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
+        routing, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
         yield say(
             "layer {layer}: the {each} of {count} experts that each token took, best first",
             layer=layer,
-            each=took.chosen.shape[1],
-            count=took.count,
+            each=routing.chosen.shape[1],
+            count=routing.count,
         )
-        shown = tokens.numbered[:MOST_SHOWN]
-        wide = max(map(text_grid.width, shown))
-        for word, numbers, shares in zip(shown, took.chosen, took.shares, strict=False):
+        words = tokens.numbered[:MAX_TOKENS]
+        width = max(map(text_grid.width, words))
+        for word, numbers, shares in zip(words, routing.chosen, routing.shares, strict=False):
             pairs = "  ".join(f"{n:>3} {s:4.0%}" for n, s in zip(numbers, shares, strict=True))
-            yield f"  {text_grid.left(word, wide)}  {pairs}"
-        if len(tokens) > MOST_SHOWN:
-            yield say("  … and {more} tokens more", more=len(tokens) - MOST_SHOWN)
+            yield f"  {text_grid.left(word, width)}  {pairs}"
+        if len(tokens) > MAX_TOKENS:
+            yield say("  … and {more} tokens more", more=len(tokens) - MAX_TOKENS)
 
     def without(self, model: Any, tokenizer: AnyTokenizer, heads: Sequence[str]) -> str:
         """Return what changes without these heads."""
@@ -191,19 +195,19 @@ class HeadReport:
             raise Problem("--without needs the model itself, not a kept trace: give --model")
         return _effect_text(without(model, tokenizer, self.trace.text, heads), self.trace.tokens(keys=True))
 
-    def carried(self, whole: dict[str, list[int]], asked: int | None) -> Iterator[str]:
+    def coverage_notes(self, whole: dict[str, list[int]], layer: int | None) -> Iterator[str]:
         """Yield what to say where not every layer fitted into the page, and of the layer that was asked for."""
-        if asked is not None and asked not in whole[self.part]:
+        if layer is not None and layer not in whole[self.part]:
             yield say(
                 "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an "
                 "overview only.",
-                layer=asked,
+                layer=layer,
                 part=say(PARTS[self.part]),
             )
         for name in self.trace.parts:
             layers = self.trace.n_layer(name)
             if len(whole[name]) < layers:
-                key = (
+                message = (
                     _(
                         "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as "
                         "an overview."
@@ -213,7 +217,9 @@ class HeadReport:
                         "The page has no room for any of the {layers} {part} layers in full: they are there as an overview."
                     )
                 )
-                yield say(key, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers)
+                yield say(
+                    message, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers
+                )
 
     def link_growth(self, traces: Sequence[Trace], steps: Sequence[object], layer: int, head: int) -> str:
         """Return the weight between the two words at every evaluation of a run."""
@@ -232,20 +238,20 @@ class HeadReport:
     ) -> Iterator[tuple[str, str]]:
         """Yield the first, middle and last evaluation of a run, each a title and the map."""
         for i in sorted({0, len(traces) // 2, len(traces) - 1}):
-            if len(traces[i].tokens(self.part).groups(self.by)) <= MOST_SHOWN:
-                seen = view(traces[i], layer, head, self.by, part=self.part)
-                yield say("step {step}", step=steps[i]), terminal_map.whole_map(seen)
+            if len(traces[i].tokens(self.part).groups(self.by)) <= MAX_TOKENS:
+                word_map = view(traces[i], layer, head, self.by, part=self.part)
+                yield say("step {step}", step=steps[i]), terminal_map.whole_map(word_map)
 
     def _sides(self) -> list[Tokens]:
         return [self.trace.tokens(self.part, keys=side) for side in (False, True)]
 
     def _cells(self) -> tuple[int, int, int]:
         """Return how many bins a long map has across, and the queries and keys of a cell."""
-        asking, asked = map(len, self._sides())
-        bins = MOST_SHOWN
-        while terminal_map.together(bins, [str(asking)]) > 1:  # a narrow terminal: larger cells
+        n_queries, n_keys = map(len, self._sides())
+        bins = MAX_TOKENS
+        while terminal_map.together(bins, [str(n_queries)]) > 1:  # a narrow terminal: larger cells
             bins -= 1
-        return bins, -(-asking // bins), -(-asked // bins)
+        return bins, -(-n_queries // bins), -(-n_keys // bins)
 
 
 @as_text
@@ -253,19 +259,19 @@ def _effect_text(effect: Effect, tokens: Tokens) -> Iterator[str]:
     """Return what changes without some heads; `tokens` are those of the text."""
     heads = ", ".join(effect.heads)
     if effect.said is not None:
-        key = (
+        message = (
             _("Without {heads} the translation stays the same: {before}")
             if effect.said[0] == effect.said[1]
             else _("Without {heads} the translation changes.\nbefore: {before}\nwithout: {after}")
         )
-        yield say(key, heads=heads, before=effect.said[0], after=effect.said[1])
+        yield say(message, heads=heads, before=effect.said[0], after=effect.said[1])
         return
     moved = f"{effect.moved:.0%}"
     yield say("Without {heads}, {moved} of the next token's probability goes elsewhere:", heads=heads, moved=moved)
-    wide = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
-    yield f"  {' ' * wide}  {say('with it'):>7}  {say('without'):>7}"
+    width = max((text_grid.width(word) for word, _, _ in effect.words), default=0)
+    yield f"  {' ' * width}  {say('with it'):>7}  {say('without'):>7}"
     for word, before, after in effect.words:
-        yield f"  {text_grid.left(word, wide)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}"
+        yield f"  {text_grid.left(word, width)}  {before:7.1%}  {after:7.1%}  {'█' * round(30 * after)}"
     for word, _before, _after in effect.words:
         if tokens.is_part_of_character(word) or re.fullmatch(r"(<[0-9A-F]{2}>)+", word):
             yield say("{token} is a part of a character, which other characters may share.", token=word)

@@ -38,7 +38,7 @@ class Stored(TypedDict):
     dtype: str
 
 
-class Keeper(Protocol):
+class ArrayStore(Protocol):
     """Who keeps arrays: gives how each is told, or None where there is no room."""
 
     def share(self, name: str, array: np.ndarray) -> Stored | None:
@@ -67,29 +67,31 @@ def dtype_of(array: np.ndarray) -> str:
 
 def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> Json:
     """A layer with all its arrays, in float32, and how far its numbers may be off."""
-    told = layer_of(call, number) | dict(mask=mask_of("", call, arrays), bias=bias_of("", call, arrays), errors=errors)
-    tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | beside(call)
-    return told | {what: arrays.share("", tensor.numpy()) for what, tensor in tensors.items()}
+    header = layer_header(call, number) | dict(
+        mask=mask_json("", call, arrays), bias=bias_json("", call, arrays), errors=errors
+    )
+    tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | mixer_tensors(call)
+    return header | {name: arrays.share("", tensor.numpy()) for name, tensor in tensors.items()}
 
 
-def beside(call: Call | Mixing) -> dict[str, Tensor]:
+def mixer_tensors(call: Call | Mixing) -> dict[str, Tensor]:
     """What a mixer's weights are made of beside q and k: the logarithms of its decays, and its writes."""
     if not isinstance(call, Mixing):
         return {}
     return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
 
 
-def layer_of(call: Call | Mixing, number: int) -> Json:
+def layer_header(call: Call | Mixing, number: int) -> Json:
     """How a layer's scores become weights; it has no arrays yet."""
-    told: Json = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
-    told |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
+    header: Json = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
+    header |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
     if isinstance(call, Mixing):
-        return told | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
+        return header | dict(decay=None, write=None, state=call.state is not None and bool(call.state.any()))
     sinks = None if call.sinks is None else call.sinks.detach().float().reshape(-1).tolist()
-    return told | dict(softcap=call.softcap, sinks=sinks)
+    return header | dict(softcap=call.softcap, sinks=sinks)
 
 
-def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[object]] | None:
+def mask_json(name: str, call: Call | Mixing, store: ArrayStore) -> list[list[object]] | None:
     """The mask in words, or as bits where it has none; None where those are too many."""
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
@@ -109,25 +111,25 @@ def mask_of(name: str, call: Call | Mixing, keeper: Keeper) -> list[list[object]
                 return None
             allowed = np.asarray(rule.tensor(n, m, batch=batch, heads=call.q.shape[1], rows=rows).cpu())
             allowed = np.broadcast_to(allowed, (*allowed.shape[:2], rows.stop - rows.start, m))
-            stored = keeper.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
+            stored = store.share(f"{name}.mask{i}", np.packbits(allowed, axis=-1, bitorder="little"))
             if stored is None:
                 return None
             rules.append(["dense", stored])
     return rules
 
 
-def bias_of(name: str, call: Call | Mixing, keeper: Keeper) -> Json | bool | None:
+def bias_json(name: str, call: Call | Mixing, store: ArrayStore) -> Json | bool | None:
     """The bias as a table over distances, or written out; False where it is too large for that."""
     if call.bias is None:
         return None
     distances = distances_of(call.bias)
     if distances is not None:
-        stored = keeper.share(f"{name}.bias", distances.numpy().astype(np.float32))
+        stored = store.share(f"{name}.bias", distances.numpy().astype(np.float32))
         return False if stored is None else dict(kind="distances", table=stored)
     table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
     if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
         return False
-    stored = keeper.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
+    stored = store.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
     return False if stored is None else dict(kind="dense", table=stored)
 
 
@@ -136,14 +138,14 @@ def token_lists(
 ) -> tuple[dict[tuple[str, bool], list[int]], list[Json]]:
     """Every list of tokens once, and which list each side of each part has."""
     listed: list[Json] = []
-    places: dict[Tokens, int] = {}
+    indices: dict[Tokens, int] = {}
     numbers: dict[tuple[str, bool], list[int]] = {}
     for part in queries:
-        for looked_at in (False, True):
-            for tokens in (keys if looked_at else queries)[part]:
-                if tokens not in places:
-                    places[tokens] = len(listed)
-                    special = [i for i, one in enumerate(tokens.special) if one]
+        for is_key in (False, True):
+            for tokens in (keys if is_key else queries)[part]:
+                if tokens not in indices:
+                    indices[tokens] = len(listed)
+                    special = [i for i, is_special in enumerate(tokens.special) if is_special]
                     listed.append(
                         dict(
                             labels=tokens.numbered,
@@ -152,23 +154,23 @@ def token_lists(
                             characters=tokens.groups() if len(tokens.whole) < len(tokens) else None,
                         )
                     )
-                numbers.setdefault((part, looked_at), []).append(places[tokens])
+                numbers.setdefault((part, is_key), []).append(indices[tokens])
     return numbers, listed
 
 
-def opened_at(trace: Trace, parts: Sequence[Json]) -> Json:
+def default_opening(trace: Trace, parts: Sequence[Json]) -> Json:
     """Where a page that nobody asked anything of opens: at the strongest link between two words."""
     best: tuple[tuple[bool, bool, bool, float], Json] | None = None
     for part in parts:
-        asking, asked = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
+        queries, keys = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
         for layer, heads in enumerate(part["links"][0]):
             for head, link in enumerate(heads):
                 i, j, share = link or (0, 0, 0.0)
-                apart = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and asking[i] != asked[j]
-                words = all(any(c.isalnum() for c in text) for text in (asking[i], asked[j]))
+                is_far = (part["name"] == "cross" or abs(i + part["m"] - part["n"] - j) > 1) and queries[i] != keys[j]
+                both_words = all(any(c.isalnum() for c in text) for text in (queries[i], keys[j]))
                 if part["signed"]:
                     share = abs(share) / (part["tops"][layer][0][head] or 1.0)
-                rank = part["layers"][layer]["q"] is not None, not part["signed"], apart and words, share
+                rank = part["layers"][layer]["q"] is not None, not part["signed"], is_far and both_words, share
                 if best is None or rank > best[0]:
                     best = rank, dict(part=part["name"], item=0, layer=layer, head=head, query=i, key=j)
     assert best is not None

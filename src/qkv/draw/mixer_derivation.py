@@ -68,14 +68,14 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
 
 def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
     """The whole text at once: steps 0 to 4."""
-    q, k, v, given_v = ("C", "B", "Δ·x", "(Δ·x)") if steps.kind == "mamba2" else ("Q", "K", "V", "V")
+    q, k, v, v_term = ("C", "B", "Δ·x", "(Δ·x)") if steps.kind == "mamba2" else ("Q", "K", "V", "V")
     rows, columns = steps.names, {"Δ": steps.step, "γ": steps.decay, "β": steps.write}
     per_token = {name: values for name, values in columns.items() if values is not None}
     inputs = [TextTable(t, rows, title=f"{name}  {t.shape}") for name, t in ((q, steps.q), (k, steps.k), (v, steps.v))]
     inputs.append(
         TextTable(np.stack(list(per_token.values()), 1), rows, list(per_token), title=say("of each token", lang))
     )
-    made = f"L ∘ {q}·{k}ᵀ"
+    product = f"L ∘ {q}·{k}ᵀ"
 
     def pairs(title: str, sentence: str, table: Array) -> TextStep:
         return TextStep(f"{title}  {table.shape}", sentence, TextTable(table, rows, rows))
@@ -98,17 +98,17 @@ def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
         ),
     ]
     if steps.corrected is not None:
-        told = say("What each write takes out of those before it, whose keys are like its own.", lang)
-        parts.append(pairs("2b (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β", told, steps.corrected))
-        made = f"({made})·(2b)"
-    told = say(
+        sentence = say("What each write takes out of those before it, whose keys are like its own.", lang)
+        parts.append(pairs("2b (I + tril(β·K·Kᵀ ∘ L, −1))⁻¹·β", sentence, steps.corrected))
+        product = f"({product})·(2b)"
+    sentence = say(
         "What attention's weights are, but signed, and rows don't sum to 1. Largest: {query} takes {key} times {value}.",
         lang,
         **largest(steps.weights, np.abs(steps.weights), rows, rows),
     )
-    parts.append(pairs(f"3  A = {made}", told, steps.weights))
-    told = say("The parallel form: the whole text at once.", lang)
-    parts.append(TextStep(f"4  y = A·{given_v}  {steps.output.shape}", told, TextTable(steps.output, rows)))
+    parts.append(pairs(f"3  A = {product}", sentence, steps.weights))
+    sentence = say("The parallel form: the whole text at once.", lang)
+    parts.append(TextStep(f"4  y = A·{v_term}  {steps.output.shape}", sentence, TextTable(steps.output, rows)))
     return parts
 
 
@@ -164,69 +164,69 @@ def row(
     from ..mixers.calls import Mixing
     from ..tracing.views.word_map import locate_word
 
-    asking = trace.tokens(part, batch)
-    place, names = asking.find(query), asking.numbered
-    _, (_name, first, end) = locate_word(asking, query, by)
-    one = trace.head(layer, head, part, batch)
-    call, cols = one.call, range(place + 1)
+    tokens = trace.tokens(part, batch)
+    position, names = tokens.find(query), tokens.numbered
+    _, (_name, first, end) = locate_word(tokens, query, by)
+    mixer_head = trace.head(layer, head, part, batch)
+    call, cols = mixer_head.call, range(position + 1)
     assert isinstance(call, Mixing)
-    weights = one.weights([place], cols)[0].double().numpy()
-    scores = (call.q[0, 0, place] @ call.k[0, 0, : place + 1].T * call.scale).double().numpy()
-    total = call.decay[0, 0].double().cumsum(0)
-    left = (total[place] - total[: place + 1]).exp().numpy()
+    weights = mixer_head.weights([position], cols)[0].double().numpy()
+    scores = (call.q[0, 0, position] @ call.k[0, 0, : position + 1].T * call.scale).double().numpy()
+    log_decay = call.decay[0, 0].double().cumsum(0)
+    decays = (log_decay[position] - log_decay[: position + 1]).exp().numpy()
     if call.resets is not None:
-        left = left * one.allowed([place], cols)[0].numpy()
+        decays = decays * mixer_head.allowed([position], cols)[0].numpy()
     order = np.argsort(-np.abs(weights))[:12]
-    columns = {"q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}": scores, "L": left}
+    columns = {"q·k" if call.scale == 1 else f"q·k×{call.scale:.3g}": scores, "L": decays}
     if call.write is not None:
-        columns["β"] = call.write[0, 0, : place + 1].double().numpy()
+        columns["β"] = call.write[0, 0, : position + 1].double().numpy()
     columns[say("weight")] = weights
     table = np.stack(list(columns.values()), 1)[order]
     yield say(
         "What {word} takes in {layer}.{head}, the largest first (no softmax: below 0 is taken away):",
-        word=query if end - first == 1 else names[place],
+        word=query if end - first == 1 else names[position],
         layer=layer,
         head=head,
     )
     if call.write is not None:
         yield say("(the delta rule: a weight is q·k × L × β, less what later writes took out of that key)")
     yield from indented(table, [names[i] for i in order], list(columns))
-    if (rest := place + 1 - len(order)) > 0:
+    if (rest := position + 1 - len(order)) > 0:
         size = float(np.abs(np.delete(weights, order)).max())
         yield "  " + say("and {n} more, at most {size} each", n=rest, size=size)
-    output = weights @ call.v[0, 0, : place + 1].double().numpy()
-    yield from weighted_sum(output[None], names[place], trace.difference(layer, head, part=part, batch=batch))
+    output = weights @ call.v[0, 0, : position + 1].double().numpy()
+    yield from weighted_sum(output[None], names[position], trace.difference(layer, head, part=part, batch=batch))
 
 
 def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[bytes] | None = None) -> Figure:
     """Q·Kᵀ, L and A from left to right, and below them the state after each of the last tokens, in signed colours."""
     from .figure_canvas import SIGNED, blank, label, paint, save, write
-    from .plots import WRITTEN
+    from .plots import MAX_NUMBERED
 
     names = list(steps.names)
     n = len(names)
-    shown = list(range(max(0, n - 4), n))  # of the states
+    last = list(range(max(0, n - 4), n))  # of the states
     side = min(max(0.55 * n + 0.9, 2.8), 8)
     drawing = blank((3 * side + 1, side + 3.2), names, lang)
-    spec = drawing.add_gridspec(2, 12, height_ratios=[side, 2.6])
+    grid = drawing.add_gridspec(2, 12, height_ratios=[side, 2.6])
     q, k = ("C", "B") if steps.kind == "mamba2" else ("q", "k")
     tables = (
         (f"1  {q}·{k}ᵀ", steps.scores),
         (say("2  L: what is left", lang), steps.left),
         (say("3  A: signed, rows don't sum to 1", lang), steps.weights),
     )
-    seen = np.tril(np.ones((n, n), dtype=bool))
-    for at, (title, table) in enumerate(tables):
-        axes = drawing.add_subplot(spec[0, 4 * at : 4 * at + 4])
+    causal = np.tril(np.ones((n, n), dtype=bool))
+    for column, (title, table) in enumerate(tables):
+        axes = drawing.add_subplot(grid[0, 4 * column : 4 * column + 4])
         top = float(np.abs(table).max()) or 1.0
-        image = paint(axes, table, seen if at else np.ones_like(seen), colours=SIGNED, bottom=-top, top=top)
-        label(axes, names if at == 0 else None, names)
-        if n <= WRITTEN:
-            write(axes, np.where(seen | (at == 0), table, np.nan), image)
+        image = paint(axes, table, causal if column else np.ones_like(causal), colours=SIGNED, bottom=-top, top=top)
+        label(axes, names if column == 0 else None, names)
+        if n <= MAX_NUMBERED:
+            write(axes, np.where(causal | (column == 0), table, np.nan), image)
         axes.set_title(title, fontsize=10, loc="left")
     top = float(np.abs(steps.states).max()) or 1.0
-    for at, t in enumerate(shown):
-        axes = drawing.add_subplot(spec[1, 3 * at : 3 * at + 3])
+    for column, t in enumerate(last):
+        axes = drawing.add_subplot(grid[1, 3 * column : 3 * column + 3])
         whole = np.ones_like(steps.states[t], dtype=bool)
         paint(axes, steps.states[t], whole, colours=SIGNED, bottom=-top, top=top)
         axes.set_xticks([])

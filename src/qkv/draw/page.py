@@ -22,16 +22,16 @@ from ..i18n import Problem, _, all_of, language, say, unknown
 from ..terminal.screen import plain
 from ..tracing.study.survey import Progress
 from ..tracing.views.traces import Trace, no_layer
-from .page_data import Opening, carry, text_of
+from .page_data import Opening, build_page_data, text_of
 from .page_shell import in_every_language, shell
 
-Told = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
+OnCarried = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
 LIMIT = 36_000_000  # bytes of a page
 NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
 # What a page shows, in the order it is read in, and the modules of web/ that draw it.
 MODULES = {"overview": "map/overview", "map": "map/map", "lines": "map/lines", "steps": "steps/steps"}
 PIECES = tuple(MODULES)
-OLD = """const able = "DecompressionStream" in window;
+SUPPORT_CHECK = """const able = "DecompressionStream" in window;
 document.getElementById(able ? "qkv-opening" : "qkv-old").hidden = false;"""
 
 
@@ -44,7 +44,7 @@ def page(
     focus: tuple[int | str, int | str] | None = None,
     lang: str | None = None,
     progress: Progress | None = None,
-    told: Told | None = None,
+    told: OnCarried | None = None,
     first: Opening | None = None,
     by: str = "characters",
     show: Sequence[str] = PIECES,
@@ -67,7 +67,7 @@ def page(
     attention.html
     """
     path = Path(path)
-    made = html(
+    content = html(
         trace,
         title=title,
         layers=layers,
@@ -80,7 +80,7 @@ def page(
         show=show,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, made)
+    write_file(path, content)
     return path
 
 
@@ -93,7 +93,7 @@ def html(
     lang: str | None = None,
     limit: int = LIMIT,
     progress: Progress | None = None,
-    told: Told | None = None,
+    told: OnCarried | None = None,
     first: Opening | None = None,
     by: str = "characters",
     show: Sequence[str] = PIECES,
@@ -106,30 +106,30 @@ def html(
     >>> html(made).splitlines()[0]
     '<!doctype html>'
     """
-    spoken = None if lang is None else language(lang)
-    pieces = _pieces(show)
-    figure = "overview" not in pieces
-    trace = _named(trace, layers, first) if figure else trace
-    title = title or trace.model or say("Attention", spoken or "en")
+    lang = None if lang is None else language(lang)
+    pieces = _ordered_pieces(show)
+    is_figure = "overview" not in pieces
+    trace = _select_layers(trace, layers, first) if is_figure else trace
+    title = title or trace.model or say("Attention", lang or "en")
 
-    def written(header: Mapping[str, object], blocks: dict[str, str]) -> str:
+    def build_shell(header: Mapping[str, object], blocks: dict[str, str]) -> str:
         return shell(
             title,
-            spoken or "en",
-            *([] if figure else ["page/page_header"]),
+            lang or "en",
+            *([] if is_figure else ["page/page_header"]),
             *(MODULES[name] for name in pieces),
-            *([] if figure else ["map/map_export"]),
+            *([] if is_figure else ["map/map_export"]),
             "page/page",
             header=header,
             blocks=blocks,
-            still=_still(title, spoken or "en", trace, figure),
-            early=OLD,
+            placeholder=_placeholder(title, lang or "en", trace, is_figure),
+            first_script=SUPPORT_CHECK,
         )
 
-    carried = carry(trace, limit - len(written({}, {}).encode()), layers, focus, spoken, progress, first, by)
+    data = build_page_data(trace, limit - len(build_shell({}, {}).encode()), layers, focus, lang, progress, first, by)
     if told is not None:
-        told(carried.whole)
-    return written(carried.header | {"show": pieces}, carried.blocks)
+        told(data.whole)
+    return build_shell(data.header | {"show": pieces}, data.blocks)
 
 
 def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:
@@ -148,10 +148,10 @@ def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> 
     )
 
 
-def _pieces(show: Sequence[str]) -> list[str]:
+def _ordered_pieces(show: Sequence[str]) -> list[str]:
     """What is shown, in the order it is read in.
 
-    >>> _pieces(("lines", "map"))
+    >>> _ordered_pieces(("lines", "map"))
     ['map', 'lines']
     """
     for name in show:
@@ -162,14 +162,14 @@ def _pieces(show: Sequence[str]) -> list[str]:
     return [name for name in PIECES if name in show]
 
 
-def _named(trace: Trace, layers: Sequence[int] | None, first: Opening | None) -> Trace:
+def _select_layers(trace: Trace, layers: Sequence[int] | None, first: Opening | None) -> Trace:
     """A trace of nothing but the layers named, or the one that is opened: what a figure of a head or two needs."""
-    wanted = {*(layers or ()), *([] if first is None else [first[1]])}
-    if not wanted:
+    selected = {*(layers or ()), *([] if first is None else [first[1]])}
+    if not selected:
         return trace
     parts = trace.parts if first is None or first[0] not in trace.parts else [first[0]]
-    numbers = {part: tuple(layer for layer in trace.layers(part) if layer in wanted) for part in parts}
-    for layer in sorted(wanted):
+    numbers = {part: tuple(layer for layer in trace.layers(part) if layer in selected) for part in parts}
+    for layer in sorted(selected):
         if not any(layer in each for each in numbers.values()):
             raise no_layer(layer, tuple(sorted({layer for part in parts for layer in trace.layers(part)})))
     numbers = {part: each for part, each in numbers.items() if each}
@@ -177,12 +177,12 @@ def _named(trace: Trace, layers: Sequence[int] | None, first: Opening | None) ->
     return replace(trace, calls=calls, numbers=numbers)
 
 
-def _still(title: str, lang: str, trace: Trace, figure: bool) -> str:
+def _placeholder(title: str, lang: str, trace: Trace, figure: bool) -> str:
     """What is seen until the script has read the numbers; a browser that can't read them is told so."""
     name, text = escaping.escape(plain(title)), escaping.escape(plain(text_of(trace)))
     opening = f'<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("opening…", lang))}</p>'
-    shown = "" if figure else f'<h1><bdi>{name}</bdi></h1><blockquote dir="auto">{text}</blockquote>\n'
+    heading = "" if figure else f'<h1><bdi>{name}</bdi></h1><blockquote dir="auto">{text}</blockquote>\n'
     old = _("This browser is too old to unpack what the page carries: please open it in a newer one (from 2023 on).")
-    return f"""<div id="qkv-still" class="still">{shown}{opening}</div>
+    return f"""<div id="qkv-still" class="still">{heading}{opening}</div>
 <p id="qkv-old" hidden>{in_every_language(old)}</p>
 """

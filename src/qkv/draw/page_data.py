@@ -31,25 +31,36 @@ from ..mixers.calls import Mixing
 from ..tracing.study.survey import KINDS, Layer, Progress, in_turn, plain
 from ..tracing.views.token_labels import BY, NoSuchToken
 from ..tracing.views.traces import Trace, no_layer
-from .layer_json import DTYPES, Json, Stored, beside, bias_of, dtype_of, layer_of, mask_of, opened_at, token_lists
-from .precision import HALF, difference, errors_of
+from .layer_json import (
+    DTYPES,
+    Json,
+    Stored,
+    bias_json,
+    default_opening,
+    dtype_of,
+    layer_header,
+    mask_json,
+    mixer_tensors,
+    token_lists,
+)
+from .precision import HALF, difference, measure_errors
 
-LINKED = 0.1  # a head that gives a word this much links the two words asked for
-LEAST = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
-EXACT = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
+LINK_SHARE = 0.1  # a head that gives a word this much links the two words asked for
+MIN_PACKED_SHARE = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
+MAX_HALF_ERROR = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
 
 Opening = tuple[str, int, int]  # part, layer, head
 
 
 @dataclass
-class Carried:
+class PageData:
     """What a page carries: its header, and packed blocks by name."""
 
     room: int
     header: Json = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
-    tightest: dict[str, float] = field(
+    best_ratios: dict[str, float] = field(
         default_factory=dict
     )  # dtype → the least share of its bytes that one was packed to
 
@@ -64,11 +75,11 @@ class Carried:
     def add(self, name: str, array: np.ndarray, *, must: bool = False) -> Stored | None:
         """Keep an array, unless there is no room for it."""
         dtype = dtype_of(array)
-        if array.nbytes * self.tightest.get(dtype, 0.0) > self.room and not must:
+        if array.nbytes * self.best_ratios.get(dtype, 0.0) > self.room and not must:
             return None  # not even packed as well as any before it
         block, _ = pack(array)
         if array.nbytes > 1 << 16 and dtype != "u1":
-            self.tightest[dtype] = min(self.tightest.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
+            self.best_ratios[dtype] = min(self.best_ratios.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
         stored = Stored(id=name, shape=list(array.shape), dtype=dtype)
         cost = len(block) + len(name) + 100
         if cost > self.room and not must:
@@ -81,15 +92,15 @@ class Carried:
         """The same for what many layers have in common."""
         key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
         if key in self.names:
-            known = self.names[key]
-            return Stored(id=known, shape=list(array.shape), dtype=dtype_of(array))
+            existing = self.names[key]
+            return Stored(id=existing, shape=list(array.shape), dtype=dtype_of(array))
         stored = self.add(name, array)
         if stored is not None:
             self.names[key] = name
         return stored
 
 
-def carry(
+def build_page_data(
     trace: Trace,
     room: int,
     layers: Sequence[int] | None = None,
@@ -98,38 +109,38 @@ def carry(
     progress: Progress | None = None,
     opening: Opening | None = None,
     by: str = "characters",
-) -> Carried:
+) -> PageData:
     """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
     if by not in BY:
         raise unknown("by", by, BY)
     for layer in layers or ():
-        there = sorted({number for part in trace.parts for number in trace.layers(part)})
-        if layer not in there:
-            raise no_layer(layer, tuple(there))
-    link = None if focus is None else _focus(trace, focus, None if opening is None else opening[0])
-    carried = Carried(room)
+        available = sorted({number for part in trace.parts for number in trace.layers(part)})
+        if layer not in available:
+            raise no_layer(layer, tuple(available))
+    link = None if focus is None else _find_focus(trace, focus, None if opening is None else opening[0])
+    data = PageData(room)
     numbers, listed = token_lists(*({part: side[part] for part in trace.parts} for side in (trace.queries, trace.keys)))
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
-    kept = carried.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
-    overview = _overview(trace, carried, numbers, progress)
-    linked = [] if link is None else _linked(trace, link, overview.tops)
-    carried.header = dict(
+    stored_tokens = data.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
+    overview = _overview(trace, data, numbers, progress)
+    linked = [] if link is None else _linked_layers(trace, link, overview.tops)
+    data.header = dict(
         model=trace.model,
         text=text_of(trace),
         lang=lang,
         context=trace.more.get("context"),  # of the model, where the text is longer
-        tokens=kept,
+        tokens=stored_tokens,
         parts=overview.parts,
         focus=link,
         first=None,
     )
     # What a layer's line in the header will grow by is less than this.
-    carried.room -= len(json.dumps(carried.header, ensure_ascii=False).encode()) + 600 * len(overview.looks)
-    _tensors(trace, carried, _order(layers or (), [*dict.fromkeys(linked)], overview.looks))
-    carried.header["first"] = _first(trace, carried.header, opening)
+    data.room -= len(json.dumps(data.header, ensure_ascii=False).encode()) + 600 * len(overview.looks)
+    _add_tensors(trace, data, _layer_order(layers or (), [*dict.fromkeys(linked)], overview.looks))
+    data.header["first"] = _opening(trace, data.header, opening)
     split = any(tokens["characters"] for tokens in listed)
-    carried.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
-    return carried
+    data.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
+    return data
 
 
 @dataclass
@@ -142,145 +153,147 @@ class Overview:
 
 
 def _overview(
-    trace: Trace, carried: Carried, numbers: Mapping[tuple[str, bool], list[int]], progress: Progress | None
+    trace: Trace, data: PageData, numbers: Mapping[tuple[str, bool], list[int]], progress: Progress | None
 ) -> Overview:
     """A survey of every part, with a small picture of each head."""
-    every = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
-    before, made = 0, Overview()
+    total = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
+    done, overview = 0, Overview()
     for part in trace.parts:
-        looked = trace.survey(part, None if progress is None else partial(_onward, progress, before, every))
-        for at, layer in enumerate(trace.layers(part)):
-            heads = [one.looks for item in looked.heads for one in item[at]]
-            made.looks[part, layer] = {kind: max(one[kind] for one in heads) for kind in KINDS}
-            made.tops[part, layer] = [[one.top for one in item[at]] for item in looked.heads]
-        stack = np.stack([[one.picture for heads in item for one in heads] for item in looked.heads])
-        before += stack.shape[0] * stack.shape[1]
+        survey = trace.survey(part, None if progress is None else partial(_part_progress, progress, done, total))
+        for index, layer in enumerate(trace.layers(part)):
+            heads = [look.looks for item in survey.heads for look in item[index]]
+            overview.looks[part, layer] = {kind: max(look[kind] for look in heads) for kind in KINDS}
+            overview.tops[part, layer] = [[look.top for look in item[index]] for item in survey.heads]
+        stack = np.stack([[look.picture for heads in item for look in heads] for item in survey.heads])
+        done += stack.shape[0] * stack.shape[1]
         call = trace.calls[part][0]
-        made.parts.append(
+        overview.parts.append(
             dict(
                 name=part,
                 n=call.q.shape[2],
                 m=call.k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
-                layers=[_layer(trace, part, number) for number in trace.layers(part)],
-                thumbs=dict(stored=carried.add(f"{part}.thumbs", stack, must=True), tall=looked.tall, wide=looked.wide),
-                links=[[[one.link for one in heads] for heads in item] for item in looked.heads],
+                layers=[_layer_line(trace, part, number) for number in trace.layers(part)],
+                thumbs=dict(stored=data.add(f"{part}.thumbs", stack, must=True), tall=survey.tall, wide=survey.wide),
+                links=[[[look.link for look in heads] for heads in item] for item in survey.heads],
                 signed=part == "mixers",
-                tops=[made.tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
+                tops=[overview.tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
                 precision=None,
             )
         )
-    return made
+    return overview
 
 
-def _linked(trace: Trace, link: Json, tops: Mapping[Layer, list[list[float]]]) -> list[Layer]:
+def _linked_layers(trace: Trace, link: Json, tops: Mapping[Layer, list[list[float]]]) -> list[Layer]:
     """The layers with a head that links the two words, strongest first; the strongest heads are added to the link."""
     part = link["part"]
     top = trace.find(link["query"], link["key"], part=part, most=10**6)
-    places = {number: i for i, number in enumerate(trace.layers(part))}
+    indices = {number: i for i, number in enumerate(trace.layers(part))}
     digits = ".6g" if part == "mixers" else ".6f"
-    link["top"] = [(places[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
+    link["top"] = [(indices[layer], head, float(f"{share:{digits}}")) for layer, head, share in top[:10]]
     return [
         (part, layer)
         for layer, head, share in top
-        if abs(share) >= LINKED * tops[part, layer][0][head] or layer == top[0][0]
+        if abs(share) >= LINK_SHARE * tops[part, layer][0][head] or layer == top[0][0]
     ]
 
 
-def _layer(trace: Trace, part: str, number: int) -> Json:
+def _layer_line(trace: Trace, part: str, number: int) -> Json:
     """A layer without its arrays, and how far the weights of its links may be off."""
     call = trace.call(number, part)
-    return layer_of(call, number) | dict(linkError=errors_of(trace, plain(call))["weight"])
+    return layer_header(call, number) | dict(linkError=measure_errors(trace, plain(call))["weight"])
 
 
-def _onward(progress: Progress, before: int, every: int, done: int, _: int) -> None:
+def _part_progress(progress: Progress, previous: int, total: int, done: int, _: int) -> None:
     """The progress of one part, told as that of all."""
-    progress(before + done, every)
+    progress(previous + done, total)
 
 
-def _first(trace: Trace, header: Json, opening: Opening | None) -> Json:
+def _opening(trace: Trace, header: Json, opening: Opening | None) -> Json:
     """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
     focus = header["focus"]
     if opening is not None:
         part, layer, head = opening
         trace.head(layer, head, part)  # refuses what isn't there
-        shown = next(each for each in header["parts"] if each["name"] == part)
-        at = trace.layers(part).index(layer)
-        i, j, _ = shown["links"][0][at][head] or (0, 0, 0.0)
+        part_header = next(candidate for candidate in header["parts"] if candidate["name"] == part)
+        index = trace.layers(part).index(layer)
+        i, j, _ = part_header["links"][0][index][head] or (0, 0, 0.0)
         if focus is not None and focus["part"] == part:
             i, j = focus["query"], focus["key"]
-        return dict(part=part, item=0, layer=at, head=head, query=i, key=j)
+        return dict(part=part, item=0, layer=index, head=head, query=i, key=j)
     if focus is not None:
         layer, head, _ = focus["top"][0]
         return {key: focus[key] for key in ("part", "item", "query", "key")} | dict(layer=layer, head=head)
-    return opened_at(trace, header["parts"])
+    return default_opening(trace, header["parts"])
 
 
-def _order(asked: Sequence[int], linked: Sequence[Layer], looks: dict[Layer, dict[str, float]]) -> list[Layer]:
+def _layer_order(
+    preferred: Sequence[int], linked: Sequence[Layer], looks: dict[Layer, dict[str, float]]
+) -> list[Layer]:
     """Every layer, those to be carried first in front."""
-    order = [*linked, *in_turn({place: kinds for place, kinds in looks.items() if place not in linked})]
-    return sorted(order, key=lambda place: place[1] not in asked)
+    order = [*linked, *in_turn({layer: kinds for layer, kinds in looks.items() if layer not in linked})]
+    return sorted(order, key=lambda layer: layer[1] not in preferred)
 
 
-def _tensors(trace: Trace, carried: Carried, order: Iterable[Layer]) -> None:
+def _add_tensors(trace: Trace, data: PageData, order: Iterable[Layer]) -> None:
     """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
     order = list(order)
     numbers = sum(
         tensor.numel()
         for calls in trace.calls.values()
         for call in calls
-        for tensor in (call.q, call.k, call.v, *beside(call).values())
+        for tensor in (call.q, call.k, call.v, *mixer_tensors(call).values())
     )
     whole = None
-    if 4 * numbers * LEAST <= carried.room:
-        alone = replace(carried, blocks={}, names={})
-        whole = _packed(trace, alone, order, exact=True)
+    if 4 * numbers * MIN_PACKED_SHARE <= data.room:
+        attempt = replace(data, blocks={}, names={})
+        whole = _pack_layers(trace, attempt, order, exact=True)
         if whole is not None:
-            carried.room, carried.blocks = alone.room, carried.blocks | alone.blocks
-    whole = _packed(trace, carried, order, exact=False) if whole is None else whole
+            data.room, data.blocks = attempt.room, data.blocks | attempt.blocks
+    whole = _pack_layers(trace, data, order, exact=False) if whole is None else whole
     assert whole is not None
-    for part in carried.header["parts"]:
+    for part in data.header["parts"]:
         for layer in part["layers"]:
             layer.update(whole.get((part["name"], layer["number"]), {}))
-        mine = [layer for layer in part["layers"] if layer["q"] is not None]
-        if mine:
-            kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in mine})
-            error = max(layer["errors"]["weight"] for layer in mine)
+        complete = [layer for layer in part["layers"] if layer["q"] is not None]
+        if complete:
+            kinds = sorted({DTYPES[layer["q"]["dtype"]] for layer in complete})
+            error = max(layer["errors"]["weight"] for layer in complete)
             part["precision"] = dict(dtype=" / ".join(kinds), error=_rounded_up(error))
 
 
-def _packed(trace: Trace, carried: Carried, order: list[Layer], *, exact: bool) -> dict[Layer, Json] | None:
+def _pack_layers(trace: Trace, data: PageData, order: list[Layer], *, exact: bool) -> dict[Layer, Json] | None:
     """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
     whole: dict[Layer, Json] = {}
     for part, layer in order:
         call = plain(trace.call(layer, part))
-        name, before = f"{part}.{layer}", carried.room
-        mask, bias = mask_of(name, call, carried), bias_of(name, call, carried)
+        name, before = f"{part}.{layer}", data.room
+        mask, bias = mask_json(name, call, data), bias_json(name, call, data)
         if mask is None or bias is False:
             continue
-        errors = errors_of(trace, call)
+        errors = measure_errors(trace, call)
         dtype = np.float16 if trace.more.get("precision") == "float16" else np.float32
         if not exact:
             dtype, errors = _precision(call, errors)
-        packed = {what: tensor.numpy().astype(dtype) for what, tensor in (("q", call.q), ("k", call.k))}
-        packed |= {what: tensor.numpy() for what, tensor in beside(call).items()}
-        stored = {what: carried.add(f"{name}.{what}", array) for what, array in packed.items()}
+        packed = {tensor_name: tensor.numpy().astype(dtype) for tensor_name, tensor in (("q", call.q), ("k", call.k))}
+        packed |= {tensor_name: tensor.numpy() for tensor_name, tensor in mixer_tensors(call).items()}
+        stored = {tensor_name: data.add(f"{name}.{tensor_name}", array) for tensor_name, array in packed.items()}
         if all(stored.values()):
             whole[part, layer] = dict(mask=mask, bias=bias, errors=errors) | stored
         elif exact:
             return None
         else:  # all or none
-            for what in packed:
-                carried.blocks.pop(f"{name}.{what}", None)
-            carried.room = before
+            for tensor_name in packed:
+                data.blocks.pop(f"{name}.{tensor_name}", None)
+            data.room = before
     for (part, layer), packed in whole.items():
         v = plain(trace.call(layer, part)).v.numpy()
         if not v.shape[3]:  # weights alone
             continue
         most = float(np.abs(v).max(initial=0.0))
         half = (not exact and most < 6e4) or trace.more.get("precision") == "float16"
-        packed["v"] = carried.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
+        packed["v"] = data.add(f"{part}.{layer}.v", v.astype(np.float16 if half else np.float32))
         if packed["v"] is None and exact:
             return None
         packed["errors"] = packed["errors"] | {"value": most * HALF if half else 0.0}
@@ -305,7 +318,7 @@ def pack(array: np.ndarray) -> tuple[str, str]:
 def _precision(call: Call | Mixing, errors: dict[str, float]) -> tuple[type[np.floating], dict[str, float]]:
     """float16 for q and k if weights stay exact, measured on rows of every head, and how exact; else float32."""
     weight, dot = difference(call, replace(call, q=call.q.half().float(), k=call.k.half().float()))
-    if weight > EXACT:
+    if weight > MAX_HALF_ERROR:
         return np.float32, errors
     return np.float16, dict(weight=max(weight, errors["weight"]), dot=max(dot, errors["dot"]), value=0.0)
 
@@ -322,7 +335,7 @@ def _rounded_up(error: float) -> str:
     return "1"
 
 
-def _focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> Json:
+def _find_focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> Json:
     """Where the two words are: in the part that the page opens at, else in the first that has both."""
     problem: Problem | None = None
     for part in sorted(trace.parts, key=lambda part: part != opening):

@@ -33,8 +33,8 @@ def shell(
     header: Mapping[str, Any],
     blocks: Mapping[str, str] | None = None,
     styles: Sequence[str] = ("core/style",),
-    still: str = "",
-    early: str = "",
+    placeholder: str = "",
+    first_script: str = "",
 ) -> str:
     """A page that runs these modules of web/ and carries `header` (JSON) and `blocks` (text by name).
 
@@ -45,8 +45,10 @@ def shell(
     ('<!doctype html>', True, 3)
     """
     main = script(*modules)
-    policy = f"default-src 'none'; script-src {_hash(main)} {_hash(early)}; style-src 'unsafe-inline'; img-src data:"
-    carried = json.dumps(header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    policy = (
+        f"default-src 'none'; script-src {_hash(main)} {_hash(first_script)}; style-src 'unsafe-inline'; img-src data:"
+    )
+    header_json = json.dumps(header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     texts = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in (blocks or {}).items())
     no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
     # The script stands before the numbers and doesn't wait for them: the page is drawn while the file is being read.
@@ -63,9 +65,9 @@ def shell(
 {"".join(map(style, styles))}</style>
 </head>
 <body>
-{still}<noscript><p>{in_every_language(no_scripts)}</p></noscript>
-<script>{early}</script>
-<script type="application/json" id="qkv-header">{carried}</script>
+{placeholder}<noscript><p>{in_every_language(no_scripts)}</p></noscript>
+<script>{first_script}</script>
+<script type="application/json" id="qkv-header">{header_json}</script>
 <script type="module" async>{main}</script>
 {"".join(texts)}</body>
 </html>
@@ -73,13 +75,13 @@ def shell(
 
 
 def figure_page(
-    element: str, header: Mapping[str, Any], usual: str, title: str | None, lang: str | None, *styles: str
+    element: str, header: Mapping[str, Any], default_title: str, title: str | None, lang: str | None, *styles: str
 ) -> str:
     """A page of one figure whose numbers can be changed: `element` of web/steps draws it from `header`."""
-    spoken = None if lang is None else language(lang)
-    module, name = f"steps/{element}", title or say(usual, spoken or "en")
-    header, styles = {"element": element, "lang": spoken, **header}, ("core/style", *styles, module)
-    return shell(name, spoken or "en", module, "page/figure", header=header, styles=styles)
+    lang = None if lang is None else language(lang)
+    module, name = f"steps/{element}", title or say(default_title, lang or "en")
+    header, styles = {"element": element, "lang": lang, **header}, ("core/style", *styles, module)
+    return shell(name, lang or "en", module, "page/figure", header=header, styles=styles)
 
 
 @cache
@@ -95,17 +97,17 @@ def in_order(*modules: str) -> list[str]:
     >>> in_order("core/state", "core/dom", "map/lines")[:3]
     ['core/state', 'core/words', 'core/dom']
     """
-    found: list[str] = []
+    ordered: list[str] = []
 
     def visit(name: str) -> None:
-        if name not in found:
+        if name not in ordered:
             for other in IMPORT.findall(_source(name)):
                 visit(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)))
-            found.append(name)
+            ordered.append(name)
 
     for name in modules:
         visit(name)
-    return found
+    return ordered
 
 
 def in_every_language(sentence: str) -> str:
@@ -121,8 +123,13 @@ def tag(lang: str) -> str:
 def _catalogues(script: str) -> str:
     """What the modules say, in every language there is, as JSON."""
     strings = {json.loads(text) for text in re.findall(r'"(?:[^"\\\n]|\\.)*"', script)}
-    said = {lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"}
-    changed = {lang: {text: there for text, there in each.items() if there != text} for lang, each in said.items()}
+    translations = {
+        lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"
+    }
+    changed = {
+        lang: {text: translation for text, translation in each.items() if translation != text}
+        for lang, each in translations.items()
+    }
     return json.dumps(changed, ensure_ascii=False)
 
 

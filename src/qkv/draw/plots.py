@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 POOLED = 512  # cells along each side of a long text's map
 DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
-MOST_MAPS = 256  # maps of a grid: beyond, a figure takes minutes and its cells can't be told apart
-FEW = 24  # names along a side of a small map that can be read
+MAX_MAPS = 256  # maps of a grid: beyond, a figure takes minutes and its cells can't be told apart
+MAX_SMALL_LABELS = 24  # names along a side of a small map that can be read
 MOMENTS = 8  # of a training that stand side by side
-WRITTEN = 12  # cells along a side that have room for their numbers
+MAX_NUMBERED = 12  # cells along a side that have room for their numbers
 
 
 Names = Sequence[str] | Sequence[Sequence[str]] | None
@@ -82,10 +82,10 @@ def heatmap(
             "the array is {shape}: give (queries, keys), (heads, queries, keys) or (batch, heads, queries, keys)",
             shape=table.shape,
         )
-    shown = np.isfinite(table)
+    visible = np.isfinite(table)
     if allowed is not None:
         try:
-            shown = shown & np.broadcast_to(np.asarray(allowed, bool), table.shape)
+            visible = visible & np.broadcast_to(np.asarray(allowed, bool), table.shape)
         except ValueError:
             raise Problem(
                 "allowed is {allowed} and the array is {shape}: give one True or False per cell, or what broadcasts to "
@@ -94,14 +94,14 @@ def heatmap(
                 shape=table.shape,
             ) from None
     if table.ndim > 2:
-        return _grid(table, shown, queries, keys, special, title, lang, path)
-    asking, asked = _named(queries, keys, table.shape)
+        return _grid(table, visible, queries, keys, special, title, lang, path)
+    row_names, column_names = _side_names(queries, keys, table.shape)
     n, m = table.shape
     size = (min(max(0.32 * m + 1.6, 3.6), 13), min(max(0.32 * n + 1.4, 3.2), 13))
-    figure = blank(size, [*(asking or ()), *(asked or ()), title or ""], lang)
+    figure = blank(size, [*(row_names or ()), *(column_names or ()), title or ""], lang)
     axes = figure.add_subplot()
-    image = paint(axes, table, shown, **_scale(table))
-    label(axes, asking, asked, special)
+    image = paint(axes, table, visible, **_scale(table))
+    label(axes, row_names, column_names, special)
     axes.set_xlabel(say("is looked at (key)", lang))
     axes.set_ylabel(say("looks (query)", lang))
     if title:
@@ -112,7 +112,7 @@ def heatmap(
 
 def _grid(
     table: np.ndarray,
-    shown: np.ndarray,
+    visible: np.ndarray,
     queries: Names,
     keys: Names,
     special: tuple[Sequence[bool], Sequence[bool]] | None,
@@ -122,33 +122,36 @@ def _grid(
 ) -> Figure:
     """Heads side by side, (H, N, M); the items of a batch, (B, H, N, M), below each other. All in one scale."""
     batch = table if table.ndim == 4 else table[None]
-    shown = shown.reshape(batch.shape)
+    visible = visible.reshape(batch.shape)
     items, heads, n, m = batch.shape
-    if items * heads > MOST_MAPS:
+    if items * heads > MAX_MAPS:
         raise Problem(
             "the array holds {maps} maps ({shape}) and a figure at most {most}: give some items or heads, as in "
             "weights[:2, :8]",
             maps=items * heads,
             shape=table.shape,
-            most=MOST_MAPS,
+            most=MAX_MAPS,
         )
-    names = [_named(_of(queries, i, items), _of(keys, i, items), (n, m), padded=items > 1) for i in range(items)]
-    across = min(heads, 4 if heads <= 16 else 8)
-    down = -(-heads // across)
-    written = [name for pair in names for side in pair for name in side or ()]
-    figure = blank((3.1 * across, items * (3.1 * down + 0.4)), [*written, title or ""], lang)
+    names = [
+        _side_names(_item_names(queries, i, items), _item_names(keys, i, items), (n, m), padded=items > 1)
+        for i in range(items)
+    ]
+    grid_columns = min(heads, 4 if heads <= 16 else 8)
+    grid_rows = -(-heads // grid_columns)
+    all_names = [name for pair in names for side in pair for name in side or ()]
+    figure = blank((3.1 * grid_columns, items * (3.1 * grid_rows + 0.4)), [*all_names, title or ""], lang)
     scale = _scale(batch)
     for i, part in enumerate(np.ravel(figure.subfigures(items, 1, squeeze=False))):
-        asking, asked = names[i]
-        rows, cols = n if asking is None else len(asking), m if asked is None else len(asked)
-        few = max(rows, cols) <= FEW
+        row_names, column_names = names[i]
+        rows, cols = n if row_names is None else len(row_names), m if column_names is None else len(column_names)
+        labelled = max(rows, cols) <= MAX_SMALL_LABELS
         for h in range(heads):
-            axes = part.add_subplot(down, across, h + 1)
-            paint(axes, batch[i, h, :rows, :cols], shown[i, h, :rows, :cols], **scale)
-            label(axes, asking if few else None, asked if few else None, special, small=True)
+            axes = part.add_subplot(grid_rows, grid_columns, h + 1)
+            paint(axes, batch[i, h, :rows, :cols], visible[i, h, :rows, :cols], **scale)
+            label(axes, row_names if labelled else None, column_names if labelled else None, special, small=True)
             axes.set_title(say("head {head}", lang, head=h), fontsize=9)
-        said = [] if items == 1 else [say("item {item}", lang, item=i)]
-        if heading := " · ".join([*([title] if title and i == 0 else []), *said]):
+        item_title = [] if items == 1 else [say("item {item}", lang, item=i)]
+        if heading := " · ".join([*([title] if title and i == 0 else []), *item_title]):
             part.suptitle(heading, x=0.01, ha="left")
     return save(figure, path)
 
@@ -180,7 +183,7 @@ def _names(names: Names | Tokens, what: str) -> Names:
     return names
 
 
-def _named(
+def _side_names(
     queries: Any, keys: Any, shape: tuple[int, ...], *, padded: bool = False
 ) -> tuple[list[str] | None, list[str] | None]:
     """The names of rows and columns; keys are called as queries are where there are as many. Refuses any other number,
@@ -195,7 +198,7 @@ def _named(
     return None if queries is None else list(queries), None if keys is None else list(keys)
 
 
-def _of(names: Names, item: int, items: int) -> Sequence[str] | None:
+def _item_names(names: Names, item: int, items: int) -> Sequence[str] | None:
     """The names of one item: its own list where each has one, else the list of all."""
     whole = [name for name in names or () if isinstance(name, str)]
     if names is None or len(whole) == len(names):
@@ -235,18 +238,18 @@ def steps(
     scores, masked, weights = done.scores[at], done.masked[at], done.weights[at]
     queries, keys = (done.names(axis, size) for axis, size in enumerate(scores.shape))
     hidden = bool(np.isneginf(masked).any())
-    changed = [
+    changes = [
         say(sentence, lang)
-        for sentence, does in (
+        for sentence, applies in (
             (_("capped"), done.softcap is not None),
             (_("+ bias"), done.bias is not None),
             (_("masked"), hidden),
         )
-        if does
+        if applies
     ]
     titles = (
         say("1  scores: q·kᵀ", lang),
-        say("2  scaled: × {scale}", lang, scale=done.scale) + "".join(f", {word}" for word in changed),
+        say("2  scaled: × {scale}", lang, scale=done.scale) + "".join(f", {word}" for word in changes),
         say("3  softmax: weights", lang),
     )
     n, m = scores.shape
@@ -254,12 +257,12 @@ def steps(
     figure = blank((3 * side[0] + 1.2, side[1]), [*queries, *keys], lang)
     tables = (scores, masked, weights)
     for number, (table, title) in enumerate(zip(tables, titles, strict=True)):
-        seen = np.isfinite(scores if number == 0 else masked)
+        visible = np.isfinite(scores if number == 0 else masked)
         axes = figure.add_subplot(1, 3, number + 1)
-        image = paint(axes, table, seen, **_scale(table))
+        image = paint(axes, table, visible, **_scale(table))
         label(axes, queries if number == 0 else None, keys)
-        if max(n, m) <= WRITTEN:
-            write(axes, np.where(seen, table, np.nan), image)
+        if max(n, m) <= MAX_NUMBERED:
+            write(axes, np.where(visible, table, np.nan), image)
         axes.set_title(title, fontsize=10, loc="left")
         axes.set_xlabel(say("is looked at (key)", lang))
     figure.axes[0].set_ylabel(say("looks (query)", lang))
@@ -305,9 +308,15 @@ def head(
     title = f"{trace.model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·")
     if max(len(queries), len(keys)) > POOLED:
         return _pooled(trace, layer, head, part, batch, title, lang, path)
-    seen = view(trace, layer, head, by, part=part, batch=batch)
+    word_map = view(trace, layer, head, by, part=part, batch=batch)
     return heatmap(
-        seen.weights, *seen.names, allowed=seen.allowed, special=seen.special, title=title, lang=lang, path=path
+        word_map.weights,
+        *word_map.names,
+        allowed=word_map.allowed,
+        special=word_map.special,
+        title=title,
+        lang=lang,
+        path=path,
     )
 
 
@@ -324,20 +333,20 @@ def _pooled(
     """A head of a long text: small weights are shown darker than they are (√), since most are small."""
     from matplotlib.colors import PowerNorm
 
-    one = trace.head(layer, head, part, batch)
-    table = one.pooled(POOLED).numpy()
-    each = -(-one.n // POOLED), -(-one.m // POOLED)
-    cell = say("each cell: the mean of {value} × {value2} weights", lang, value=each[0], value2=each[1])
+    trace_head = trace.head(layer, head, part, batch)
+    table = trace_head.pooled(POOLED).numpy()
+    cell_size = -(-trace_head.n // POOLED), -(-trace_head.m // POOLED)
+    cell = say("each cell: the mean of {value} × {value2} weights", lang, value=cell_size[0], value2=cell_size[1])
     figure = blank((9, 8.4), [title], lang)
     axes = figure.add_subplot()
-    cells: dict[str, Any] = dict(extent=(0, one.m, one.n, 0), aspect="auto", interpolation="nearest")
+    cells: dict[str, Any] = dict(extent=(0, trace_head.m, trace_head.n, 0), aspect="auto", interpolation="nearest")
     top = max(float(np.abs(table).max(initial=0)), 1e-9)
     if table.min(initial=0) < 0:  # a mixer's: signed
         image = axes.imshow(table, cmap=SIGNED, vmin=-top, vmax=top, **cells)
     else:
         image = axes.imshow(table, cmap=COLOURS, norm=PowerNorm(0.5, 0, top), **cells)
-    if one.n * one.m <= DENSE:
-        hidden = _hidden(one, each)
+    if trace_head.n * trace_head.m <= DENSE:
+        hidden = _hidden(trace_head, cell_size)
         shade = np.zeros((*hidden.shape, 4))
         shade[hidden] = (0.894, 0.894, 0.894, 1)
         axes.imshow(shade, **cells)
@@ -348,13 +357,13 @@ def _pooled(
     return save(figure, path)
 
 
-def _hidden(one: Head | MixerHead, each: tuple[int, int]) -> np.ndarray:
+def _hidden(trace_head: Head | MixerHead, cell_size: tuple[int, int]) -> np.ndarray:
     """Which cells of a pooled map hold no pair that may attend; a few rows of the mask at a time."""
-    starts = range(0, one.m, each[1])
+    starts = range(0, trace_head.m, cell_size[1])
     rows = []
-    for first in range(0, one.n, each[0]):
-        seen = one.allowed(slice(first, first + each[0])).any(0).numpy()
-        rows.append(~np.logical_or.reduceat(seen, starts))
+    for first in range(0, trace_head.n, cell_size[0]):
+        visible = trace_head.allowed(slice(first, first + cell_size[0])).any(0).numpy()
+        rows.append(~np.logical_or.reduceat(visible, starts))
     return np.stack(rows)
 
 
@@ -381,23 +390,25 @@ def layer(
     part = part or trace.parts[0]
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
     heads = trace.n_head(part, layer)
-    across = min(heads, 4)
-    down = -(-heads // across)
+    columns = min(heads, 4)
+    rows = -(-heads // columns)
     figure = blank(
-        (3.1 * across, 3.1 * down + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
+        (3.1 * columns, 3.1 * rows + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
     )
     small = max(len(queries), len(keys)) <= 256
     views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads)] if small else []
-    tables = [seen.weights for seen in views]
+    tables = [word_map.weights for word_map in views]
     if not small:
         tables = [trace.map(layer, number, bins=256, part=part, batch=batch) for number in range(heads)]
     scale = _common(part, tables)
     for number, table in enumerate(tables):
-        axes = figure.add_subplot(down, across, number + 1)
-        seen = views[number] if small else None
-        paint(axes, table, None if seen is None else seen.allowed, **scale)
-        asking, asked = (None, None) if seen is None or max(table.shape) > FEW else seen.names
-        label(axes, asking, asked, None if seen is None else seen.special, small=True)
+        axes = figure.add_subplot(rows, columns, number + 1)
+        word_map = views[number] if small else None
+        paint(axes, table, None if word_map is None else word_map.allowed, **scale)
+        row_names, column_names = (
+            (None, None) if word_map is None or max(table.shape) > MAX_SMALL_LABELS else word_map.names
+        )
+        label(axes, row_names, column_names, None if word_map is None else word_map.special, small=True)
         axes.set_title(f"{layer}.{number}", fontsize=9)
     where = say("layer {layer}", lang, layer=layer)
     figure.suptitle(f"{trace.model} · {say(PARTS[part], lang)} · {where}".strip(" ·"), x=0.01, ha="left")
@@ -433,15 +444,15 @@ def overview(
                 (0.06 + 0.93 * j / heads, top * (1 - (i + 1) / layers) + 0.01, 0.88 / heads, 0.94 * top / layers)
             )
             table = trace.map(number, j, bins=48, pool="max" if part == "mixers" else "mean", part=part, batch=batch)
-            shown = np.sign(table) * np.abs(table) ** 0.5
-            scale = _scale(shown) if part == "mixers" else {"top": None}
-            paint(axes, shown, None, **scale)
+            shaded = np.sign(table) * np.abs(table) ** 0.5
+            scale = _scale(shaded) if part == "mixers" else {"top": None}
+            paint(axes, shaded, None, **scale)
             axes.set_xticks([])
             axes.set_yticks([])
-            chosen = (number, j) in {(a, b) for a, b in mark}
+            marked = (number, j) in {(a, b) for a, b in mark}
             for side in axes.spines.values():
-                side.set_edgecolor("#d9480f" if chosen else "#bbbbbb")
-                side.set_linewidth(2.2 if chosen else 0.5)
+                side.set_edgecolor("#d9480f" if marked else "#bbbbbb")
+                side.set_linewidth(2.2 if marked else 0.5)
             if j == 0:
                 axes.set_ylabel(str(number), rotation=0, ha="right", va="center", fontsize=8)
             if i == 0:
@@ -471,21 +482,21 @@ def growth(
     from ..tracing.views.word_map import view
 
     part = part or traces[0].parts[0]
-    few = np.linspace(0, len(traces) - 1, min(len(traces), MOMENTS)).round().astype(int)
-    chosen = [traces[i] for i in few]
-    names = [text for side in (False, True) for text, _, _ in chosen[-1].tokens(part, keys=side).groups(by)]
-    figure = blank((2.6 * len(chosen), 3.4), names, lang)
-    views = [view(trace, layer, head, by, part=part) for trace in chosen]
-    scale = _common(part, [seen.weights for seen in views])
-    for number, (trace, seen) in enumerate(zip(chosen, views, strict=True)):
-        axes = figure.add_subplot(1, len(chosen), number + 1)
-        queries, keys = seen.names
-        paint(axes, seen.weights, seen.allowed, **scale)
-        label(axes, queries if number == 0 or part == "cross" else None, keys, seen.special, small=True)
+    indices = np.linspace(0, len(traces) - 1, min(len(traces), MOMENTS)).round().astype(int)
+    selected = [traces[i] for i in indices]
+    names = [text for side in (False, True) for text, _, _ in selected[-1].tokens(part, keys=side).groups(by)]
+    figure = blank((2.6 * len(selected), 3.4), names, lang)
+    views = [view(trace, layer, head, by, part=part) for trace in selected]
+    scale = _common(part, [word_map.weights for word_map in views])
+    for number, (trace, word_map) in enumerate(zip(selected, views, strict=True)):
+        axes = figure.add_subplot(1, len(selected), number + 1)
+        queries, keys = word_map.names
+        paint(axes, word_map.weights, word_map.allowed, **scale)
+        label(axes, queries if number == 0 or part == "cross" else None, keys, word_map.special, small=True)
         step = trace.more.get("step", "")
         axes.set_title(say("step {step}", lang, step=step), fontsize=9)
     title = f"{traces[-1].model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·")
-    if len(chosen) < len(traces):
-        title += " · " + say("{n} of {all} evaluations", lang, n=len(chosen), all=len(traces))
+    if len(selected) < len(traces):
+        title += " · " + say("{n} of {all} evaluations", lang, n=len(selected), all=len(traces))
     figure.suptitle(title, x=0.01, ha="left")
     return save(figure, path)

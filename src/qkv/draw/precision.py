@@ -23,11 +23,11 @@ MARGIN = 1.5  # another rounding than the one that is tried may be so much worse
 HALF = 2.0**-11  # the largest rounding error of float16, as a share of the number
 
 
-def errors_of(trace: Trace, call: Call | Mixing) -> dict[str, float]:
+def measure_errors(trace: Trace, call: Call | Mixing) -> dict[str, float]:
     """How far weights (a mixer's: as shares of each head's largest), q·k and v of a call of a trace may be off."""
     if trace.more.get("precision") != "float16":
         return ERRORS
-    weight, dot = difference(call, _rounded(call, torch.Generator().manual_seed(0)))
+    weight, dot = difference(call, _perturbed_call(call, torch.Generator().manual_seed(0)))
     return dict(
         weight=max(MARGIN * weight, ERRORS["weight"]),
         dot=MARGIN * dot,
@@ -39,32 +39,34 @@ def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]
     """The largest difference of weights (a mixer's: as shares of each head's largest) and of q·k, on some rows of every head."""
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / (ROWS - 1)) for i in range(ROWS)}) if n > 1 else [0]
-    calls = [one if isinstance(one, Mixing) else replace(one, lse=None) for one in (call, other)]  # sums of rows differ
+    calls = [
+        each if isinstance(each, Mixing) else replace(each, lse=None) for each in (call, other)
+    ]  # sums of rows differ
     weight = dot = 0.0
     for item in range(call.q.shape[0]):
         for head in range(call.n_head):
             heads = [
-                mixing.head_of(one, item, head) if isinstance(one, Mixing) else head_of(one, item, head)
-                for one in calls
+                mixing.head_of(each, item, head) if isinstance(each, Mixing) else head_of(each, item, head)
+                for each in calls
             ]
-            weights = [one.weights(rows) for one in heads]
+            weights = [each.weights(rows) for each in heads]
             top = float(weights[0].abs().max()) if isinstance(call, Mixing) else 1.0
             off = float((weights[0] - weights[1]).abs().max()) / (top or 1.0)
             weight = max(weight, off if math.isfinite(off) else 1.0)
-            dots = [one.call.q[0, 0, rows] @ one.call.k[0, 0].T for one in heads]
+            dots = [each.call.q[0, 0, rows] @ each.call.k[0, 0].T for each in heads]
             dot = max(dot, float((dots[0] - dots[1]).abs().max()))
     return weight, dot
 
 
-def _rounded(call: Call | Mixing, noise: torch.Generator) -> Call | Mixing:
+def _perturbed_call(call: Call | Mixing, noise: torch.Generator) -> Call | Mixing:
     """The call with q, k and a mixer's writes moved as far as rounding may have moved them."""
-    q, k = _moved(call.q, noise), _moved(call.k, noise)
+    q, k = _perturbed(call.q, noise), _perturbed(call.k, noise)
     if isinstance(call, Mixing) and call.write is not None:
-        return replace(call, q=q, k=k, write=_moved(call.write, noise))
+        return replace(call, q=q, k=k, write=_perturbed(call.write, noise))
     return replace(call, q=q, k=k)
 
 
-def _moved(tensor: Tensor, noise: torch.Generator) -> Tensor:
+def _perturbed(tensor: Tensor, noise: torch.Generator) -> Tensor:
     """Every number moved up or down by half a unit of float16, as far as rounding may have moved it."""
     _, exponent = torch.frexp(tensor)
     sign = torch.randint(0, 2, tensor.shape, generator=noise) * 2 - 1

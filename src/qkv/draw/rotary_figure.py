@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..i18n import Problem, _, language, say
-from .head_machine import written
+from .head_machine import format_number
 from .page_shell import figure_page, tag
 
 
@@ -50,7 +50,7 @@ class Pair:
     def turned(self, name: str) -> NDArray[np.float64]:
         """q or k at its position."""
         vector, position = (self.q, self.m) if name == "q" else (self.k, self.n)
-        return _turned(vector, position * self.theta)
+        return _rotate(vector, position * self.theta)
 
     def product(self) -> float:
         """The dot product of the two where they are."""
@@ -59,7 +59,7 @@ class Pair:
     def products(self) -> NDArray[np.float64]:
         """The same at every m (rows) and n (columns)."""
         every = range(self.most + 1)
-        queries, keys = (np.array([_turned(vector, i * self.theta) for i in every]) for vector in (self.q, self.k))
+        queries, keys = (np.array([_rotate(vector, i * self.theta) for i in every]) for vector in (self.q, self.k))
         return queries @ keys.T
 
 
@@ -81,7 +81,7 @@ def table_html(pair: Pair, lang: str | None = None) -> str:
     <tr><th scope="row">2</th><td>0.54</td><td>0.88</td><td>1.00</td></tr>
     """
     lang = language(lang)
-    show = lambda x: written(x, pair.digits)  # noqa: E731
+    show = lambda x: format_number(x, pair.digits)  # noqa: E731
     lines = [f'<div class="qkv-stages" lang="{tag(lang)}">', "<table>"]
     lines += [f"<caption>{say('q at position {m}, k at position {n}', lang, m=pair.m, n=pair.n)}</caption>", "<tbody>"]
     for name, position in (("q", pair.m), ("k", pair.n)):
@@ -98,7 +98,7 @@ def table_html(pair: Pair, lang: str | None = None) -> str:
     return "\n".join([*lines, "</tbody>", "</table>", "</div>"])
 
 
-def _turned(vector: Sequence[float], angle: float) -> NDArray[np.float64]:
+def _rotate(vector: Sequence[float], angle: float) -> NDArray[np.float64]:
     """[x, y] → [x·cos − y·sin, y·cos + x·sin], as attention/positions.py turns each pair."""
     x, y = vector
     cos, sin = math.cos(angle), math.sin(angle)

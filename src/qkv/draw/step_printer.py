@@ -86,8 +86,8 @@ def indented(values: ArrayLike, rows: Sequence[str], columns: Sequence[str] | No
 
 def weighted_sum(output: np.ndarray, word: str, difference: float) -> list[str]:
     """Return the lines that end the row of a word: Σ weight × V, and how exactly the model's own kernel gives the same."""
-    told = _("The same to {difference} as the model's own kernel gives from these q, k and v.")
-    return [say("Σ weight × V:"), *indented(output, [word], most=10), say(told, difference=f"{difference:.0e}")]
+    message = _("The same to {difference} as the model's own kernel gives from these q, k and v.")
+    return [say("Σ weight × V:"), *indented(output, [word], most=10), say(message, difference=f"{difference:.0e}")]
 
 
 def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:

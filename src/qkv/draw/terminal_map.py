@@ -68,11 +68,11 @@ def heatmap(
       it .25 .75
     """
     table = np.asarray(weights, dtype=np.float64)
-    shown = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
+    visible = np.ones(table.shape, bool) if allowed is None else np.broadcast_to(np.asarray(allowed, bool), table.shape)
     colour = colours() if colour is None else colour
     names = _names(queries)
-    wide = max(map(text_grid.width, names), default=0)
-    free = room(columns) - wide - 3
+    width = max(map(text_grid.width, names), default=0)
+    free = room(columns) - width - 3
     signed = bool((table < 0).any())
     if top is None:
         top = max(float(np.abs(table).max(initial=0)), 1e-30) if signed else 1.0
@@ -81,15 +81,19 @@ def heatmap(
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     join = together(table.shape[1], queries, columns)
     if join > 1:
-        table, shown, labels = _joined(table, join), _joined(shown.astype(float), join) > 0, labels[::join]
+        table, visible, labels = (
+            _sum_columns(table, join),
+            _sum_columns(visible.astype(float), join) > 0,
+            labels[::join],
+        )
         dimmed[1] = dimmed[1][::join]
         mark = None if mark is None else (mark[0], mark[1] // join)
-    lines = [" " * (wide + 3) + line for line in _header(labels, cell, dimmed[1])]
+    lines = [" " * (width + 3) + line for line in _header(labels, cell, dimmed[1])]
     for i, name in enumerate(names):
-        cells = [_cell(table[i, j], shown[i, j], cell, colour, (i, j) == mark, top) for j in range(table.shape[1])]
+        cells = [_cell(table[i, j], visible[i, j], cell, colour, (i, j) == mark, top) for j in range(table.shape[1])]
         pointer = "▸" if mark is not None and mark[0] == i else " "
-        label = text_grid.right(name, wide)
-        lines.append(f"{pointer} {_dim(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
+        label = text_grid.right(name, width)
+        lines.append(f"{pointer} {_dimmed(label) if any(dimmed[0][i : i + 1]) else label} {''.join(cells)}".rstrip())
     return "\n".join(lines)
 
 
@@ -99,8 +103,8 @@ def together(keys: int, queries: Sequence[str], columns: int | None = None) -> i
     >>> together(40, ["a"], columns=100), together(40, ["a"], columns=80), together(40, ["a"], columns=24)
     (1, 2, 4)
     """
-    wide = max(map(text_grid.width, _names(queries)), default=0)
-    return -(-keys // max((room(columns) - wide - 3) // 2, 1))
+    width = max(map(text_grid.width, _names(queries)), default=0)
+    return -(-keys // max((room(columns) - width - 3) // 2, 1))
 
 
 def _names(queries: Sequence[str]) -> list[str]:
@@ -116,11 +120,11 @@ def room(columns: int | None) -> int:
     return columns or shutil.get_terminal_size((100, 24)).columns
 
 
-def _joined(table: np.ndarray, size: int) -> np.ndarray:
+def _sum_columns(table: np.ndarray, size: int) -> np.ndarray:
     return np.add.reduceat(table, np.arange(0, table.shape[1], size), axis=1)
 
 
-def _dim(text: str) -> str:
+def _dimmed(text: str) -> str:
     return f"\x1b[2m{text}\x1b[0m"
 
 
@@ -132,29 +136,29 @@ def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[st
     lines = []
     for line in range(height):
         cells = [text_grid.left(" " * (cell > 2) + word[line], cell) for word in words]
-        bare = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
-        for j, inside in enumerate(cells):
-            kept = inside[: max(bare, 0)]
-            bare -= len(inside)
-            cells[j] = _dim(kept) if kept.strip() and any(dimmed[j : j + 1]) else kept
+        remaining = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
+        for j, text in enumerate(cells):
+            visible = text[: max(remaining, 0)]
+            remaining -= len(text)
+            cells[j] = _dimmed(visible) if visible.strip() and any(dimmed[j : j + 1]) else visible
         lines.append("".join(cells))
     return lines
 
 
-def _cell(value: float, shown: bool, cell: int, colour: str, marked: bool, top: float) -> str:
-    if not shown:
-        return (HIDDEN if colour == "none" else _dim(HIDDEN)) + " " * (cell - 2)
-    number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if cell == 4 else "  "
-    if cell == 5:
+def _cell(value: float, visible: bool, width: int, colour: str, marked: bool, top: float) -> str:
+    if not visible:
+        return (HIDDEN if colour == "none" else _dimmed(HIDDEN)) + " " * (width - 2)
+    number = ("1.0" if value >= 0.995 else f"{value:.2f}"[1:] if value >= 0.005 else " · ") if width == 4 else "  "
+    if width == 5:
         number = _signed(value)
     size = abs(value) / top
     if colour == "none":
-        if cell > 2:
-            return text_grid.left(number, cell)
+        if width > 2:
+            return text_grid.left(number, width)
         return ("−" if value < 0 else "") + SHADES[min(int(size**0.5 * 5), 4)] * (1 if value < 0 else 2)
-    inside = f"{number:^{cell}}" if not marked else f"[{number}"[:cell] if cell == 2 else f"{number}◂"
+    text = f"{number:^{width}}" if not marked else f"[{number}"[:width] if width == 2 else f"{number}◂"
     ramp, front = RAMP if value >= 0 else BELOW, (255, 231) if size > 0.35 else (40, 236)
-    return _painted(_ink(size, ramp), front, inside, colour)
+    return _on_paper(_ink(size, ramp), front, text, colour)
 
 
 def paper_of(size: float, text: str, colour: str) -> str:
@@ -163,10 +167,10 @@ def paper_of(size: float, text: str, colour: str) -> str:
     >>> paper_of(1.0, "cat", "256").endswith("mcat\\x1b[0m")
     True
     """
-    return _painted(_ink(size), (20, 232), text, colour)
+    return _on_paper(_ink(size), (20, 232), text, colour)
 
 
-def _painted(paper: tuple[int, int, int], front: tuple[int, int], text: str, colour: str) -> str:
+def _on_paper(paper: tuple[int, int, int], front: tuple[int, int], text: str, colour: str) -> str:
     """A text on coloured paper; `front` is its grey, of 256 and as one of 256 colours."""
     r, g, b = paper
     if colour == "true":
@@ -195,10 +199,10 @@ def _signed(value: float) -> str:
 
 def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[int, int, int]:
     """The colour of a weight: its square root, so that small ones can be told apart."""
-    at = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(ramp) - 1)
-    low = min(int(at), len(ramp) - 2)
-    one, two = ramp[low], ramp[low + 1]
-    r, g, b = (round(a + (z - a) * (at - low)) for a, z in zip(one, two, strict=True))
+    position = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(ramp) - 1)
+    low = min(int(position), len(ramp) - 2)
+    start, end = ramp[low], ramp[low + 1]
+    r, g, b = (round(a + (z - a) * (position - low)) for a, z in zip(start, end, strict=True))
     return r, g, b
 
 
@@ -213,9 +217,9 @@ def whole_map(seen: WordMap, mark: tuple[int, int] | None = None) -> str:
      .05 .01 ╱╱
         tired .04 .74  ·   ·   ·  .08 .01 .11 .01  ·
     """
-    drawn = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
+    text = heatmap(seen.weights, *seen.names, allowed=seen.allowed, mark=mark, special=seen.special)
     joined = together(len(seen.keys), seen.names[0])
     if joined == 1:
-        return drawn
-    told = _("(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)")
-    return f"{say(told, n=joined)}\n{drawn}"
+        return text
+    message = _("(the terminal is narrow: each column is the sum of {n} neighbouring keys, labelled by the first)")
+    return f"{say(message, n=joined)}\n{text}"

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from ..attention.dispatch import Call
-from ..draw.layer_json import Arrays, layer_of, opened_at, token_lists, whole_layer
-from ..draw.precision import ERRORS, errors_of
+from ..draw.layer_json import Arrays, default_opening, layer_header, token_lists, whole_layer
+from ..draw.precision import ERRORS, measure_errors
 from ..i18n import Problem
 from ..mixers import mixer_maps
 from ..mixers.calls import Mixing
@@ -279,7 +279,7 @@ class TextView:
                 "kind": "layer",
                 "part": part,
                 "at": at,
-                "layer": layer_of(call, self.numbers[part][at]) | dict(errors=self._errors(call)),
+                "layer": layer_header(call, self.numbers[part][at]) | dict(errors=self._errors(call)),
                 "links": [[look.link for look in item] for item in looks],
                 "tops": [[look.top for look in item] for item in looks],
                 "entropy": [[look.entropy for look in item] for item in looks],
@@ -295,7 +295,7 @@ class TextView:
 
     def _errors(self, call: AttentionCall) -> dict[str, float]:
         """Return error bounds of a call's numbers; traces may have been rounded."""
-        return ERRORS if self.trace is None else errors_of(self.trace, call)
+        return ERRORS if self.trace is None else measure_errors(self.trace, call)
 
     def first(self) -> Fields:
         """Return the head and cell to open first; a shipped trace may name them."""
@@ -315,7 +315,7 @@ class TextView:
             )
             for part, numbers in self.numbers.items()
         ]
-        return opened_at(self.trace, parts)
+        return default_opening(self.trace, parts)
 
     def counts(self) -> dict[str, list[int]]:
         """Return the number of heads of every layer of every part."""

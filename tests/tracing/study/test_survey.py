@@ -6,8 +6,8 @@ import torch
 
 from qkv import masks
 from qkv.attention.dispatch import Call
-from qkv.draw import page_data as carrying
-from qkv.draw.page_data import LINKED, _order, carry
+from qkv.draw import page_data
+from qkv.draw.page_data import LINK_SHARE, _layer_order, build_page_data
 from qkv.mixers import mixer_maps as mixing
 from qkv.mixers.calls import Mixing
 from qkv.tracing.study.survey import KINDS, in_turn
@@ -194,7 +194,7 @@ def test_every_head_is_looked_at_once(monkeypatch):
     whole = layer_scan.attention_maps.shares
     monkeypatch.setattr(layer_scan.attention_maps, "shares", lambda *at: blocks.append(at) or whole(*at))
     assert recorded.survey("decoder", lambda *at: reports.append(at)).most_telling(range(2), [0]) == (0, 0)
-    carry(recorded, 10**7)
+    build_page_data(recorded, 10**7)
     assert len(blocks) == 2 and reports == [(1, 2), (2, 2)]
 
 
@@ -216,7 +216,7 @@ def test_kinds_take_turns():
 
 def test_requested_layers_come_first_then_linked_layers():
     looks = {("decoder", i): {"beside": 0.9 - i / 10} for i in range(4)}
-    assert [layer for _, layer in _order([3], [("decoder", 2)], looks)] == [3, 2, 0, 1]
+    assert [layer for _, layer in _layer_order([3], [("decoder", 2)], looks)] == [3, 2, 0, 1]
 
 
 def test_a_page_carries_layers_that_differ(monkeypatch):
@@ -224,12 +224,12 @@ def test_a_page_carries_layers_that_differ(monkeypatch):
     names = ["beside", "beside", "near", "beside", "far", "beside", "repeat"]
     recorded = trace_of(*(HEADS[name] for name in names))
     orders = []
-    monkeypatch.setattr(carrying, "_tensors", lambda trace, carried, order: orders.append([at[1] for at in order]))
-    carry(recorded, 10**7)
-    carry(recorded, 10**7, focus=(20, 17))
-    carry(recorded, 10**7, layers=[3], focus=(20, 17))
+    monkeypatch.setattr(page_data, "_add_tensors", lambda trace, carried, order: orders.append([at[1] for at in order]))
+    build_page_data(recorded, 10**7)
+    build_page_data(recorded, 10**7, focus=(20, 17))
+    build_page_data(recorded, 10**7, layers=[3], focus=(20, 17))
     assert {names[layer] for layer in orders[0][:4]} == {"beside", "near", "far", "repeat"}
-    assert orders[1][0] == 2 and recorded.find(20, 17)[0][2] > LINKED  # three back: the layer that looks near
+    assert orders[1][0] == 2 and recorded.find(20, 17)[0][2] > LINK_SHARE  # three back: the layer that looks near
     assert orders[2][:2] == [3, 2]
     assert all(sorted(order) == list(range(7)) for order in orders)
 
