@@ -501,9 +501,9 @@ def test_changing_language_or_theme_keeps_edits(open_machine):
 
 
 WRONG = {
-    "nothing": (dict(words="ab"), "here came nothing"),
-    "too much": (dict(words="ab", x=[[1], [2]], q=[[1], [2]], k=[[1], [2]]), "here came k, q, x"),
-    "q alone": (dict(words="ab", q=[[1], [2]]), "here came q"),
+    "nothing": (dict(words="ab"), "got nothing"),
+    "too much": (dict(words="ab", x=[[1], [2]], q=[[1], [2]], k=[[1], [2]]), "got k, q, x"),
+    "q alone": (dict(words="ab", q=[[1], [2]]), "got q"),
     "words": (dict(words="a", x=[[1], [2]]), "1 names were given for 2 tokens"),
     "widths": (dict(words="a", q=[[1, 2]], k=[[1]]), "a dot product needs equal widths"),
     "mask": (dict(words="a", x=[[1]], mask="casual"), "did you mean 'causal'"),

@@ -1,8 +1,8 @@
-"""Attention as pictures: in a terminal, with matplotlib, and as one offline page.
+"""Draw attention: in a terminal, with matplotlib and as an offline HTML page.
 
-Read in this order: `terminal_map`, `step_printer`, `derivation`, `mixer_derivation`, `head_report`, `figure_canvas`, `plots`,
-`caption_picture`, `precision`, `layer_json`, `page_data`, `page_shell`, `page`. Figures whose numbers can be changed, for
-the book: `head_machine`, `rotary_figure`, `dot_product_figure`.
+Read in this order: `terminal_map`, `step_printer`, `derivation`, `mixer_derivation`, `head_report`, `figure_canvas`,
+`plots`, `caption_picture`, `precision`, `layer_json`, `page_data`, `page_shell`, `page`. Interactive figures for the
+book: `head_machine`, `rotary_figure`, `dot_product_figure`.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Where each word of a caption looked, laid over the picture: in a terminal, as a figure, as a page without scripts.
+"""Attention from a caption's words to image patches: in a terminal, as a figure or as a page without scripts.
 
-Weights are relative to the largest of their word: a word looks somewhere, and this shows where.
+Each word's weights are divided by their maximum.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ svg { width: 12rem; height: 6rem; border: 1px solid #8886; }"""
 
 
 def terminal(pixels: np.ndarray, caption: Caption, *, colour: str | None = None, columns: int | None = None) -> str:
-    """The picture once for each word, side by side: in colour the patches that the word looked at lie behind the ink;
-    without, they are shades, beside the picture itself."""
+    """Return the picture once per word, side by side, with the attended patches as background colours.
+
+    Without colours the patches are shades and the picture itself comes first.
+    """
     colour = colours() if colour is None else colour
     panels = [[word.word, *_rows(pixels, word, colour)] for word in caption.words]
     if colour == "none":
@@ -45,7 +47,7 @@ def terminal(pixels: np.ndarray, caption: Caption, *, colour: str | None = None,
     lines = []
     for first in range(0, len(panels), per_line):
         for line in zip(*panels[first : first + per_line], strict=True):
-            # Escapes take no room: rows of colour are as wide as they should be already.
+            # Coloured rows have their width already; escape codes would be counted as characters.
             lines.append(
                 "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, width) for cell in line).rstrip()
             )
@@ -54,7 +56,7 @@ def terminal(pixels: np.ndarray, caption: Caption, *, colour: str | None = None,
 
 
 def _half_blocks(pixels: np.ndarray) -> list[list[int]]:
-    """Two pixels, one above the other, as the number of a half block; a row for every two of the picture."""
+    """Return indices into HALVES: pixel pairs, one above the other; (rows / 2, columns)."""
     return [[int(a) + 2 * int(b) for a, b in zip(*pixels[i : i + 2], strict=True)] for i in range(0, len(pixels), 2)]
 
 
@@ -74,7 +76,7 @@ def _rows(pixels: np.ndarray, word: CaptionWord, colour: str) -> list[str]:
 def figure(
     pixels: np.ndarray, captions: Sequence[Caption], *, lang: str | None = None, path: str | Path | None = None
 ) -> Figure:
-    """A row of pictures for each language, a picture for each word."""
+    """Return a figure with a row per caption and a picture per word."""
     across = max(len(caption.words) for caption in captions)
     size = (2.0 * across + 0.4, 1.4 * len(captions) + 0.3)
     drawing = blank(size, [caption.text for caption in captions], lang)
@@ -94,14 +96,14 @@ def figure(
 
 
 def _opacity(word: CaptionWord) -> np.ndarray:
-    """How much of the heat covers the picture."""
+    """Return the opacity of each patch's colour."""
     return 0.85 * np.sqrt(word.patches / max(float(word.patches.max()), 1e-30))
 
 
 def page(
     pixels: np.ndarray, captions: Sequence[Caption], path: str | Path, *, title: str = "", lang: str | None = None
 ) -> Path:
-    """The same as one HTML file: drawn in SVG, with no script and no request, every weight in its patch's tooltip."""
+    """Write an HTML file of SVG pictures, with each weight in its patch's tooltip; no scripts, no requests."""
     lang, path = language(lang), Path(path)
     heading = escaping.escape(title or say("A picture in words", lang))
     parts = [f"<h1>{heading}</h1>", f"<p>{escaping.escape(say('Darker patches: where the word looked.', lang))}</p>"]

@@ -1,7 +1,6 @@
-"""The five steps of an attention as text: a sentence on what happens, the shape, the matrix with its rows and columns named.
+"""Print the five steps of attention: for each a sentence, the shape and the labelled matrix.
 
-`Steps.show` and `Steps.word` come here; qkv.attention.oracle is the oracle and only computes. `row` is the same of one query
-of a trace, a line per key.
+`show` and `word` implement `Steps.show` and `Steps.word` of qkv.attention.oracle; `row` prints one query of a trace.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-    """The five steps as text: a sentence on what happens, the shape, the matrix with its rows and columns named."""
+    """Return the five steps as text: for each a sentence, the shape and the labelled matrix."""
     derivation = _Derivation(steps, lang, head, item)
     middle = (
         [derivation.scores(), derivation.scaled(), derivation.masked(), derivation.weights()]
@@ -33,7 +32,7 @@ def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0,
 
 @dataclass(frozen=True)
 class _Derivation:
-    """The steps of one head of one item, as the printer takes them."""
+    """The printable steps of one head of one batch item."""
 
     steps: Steps
     lang: str | None
@@ -155,7 +154,7 @@ class _Derivation:
         return TextTable(part, [""] * len(part) if rows is None else rows, title=f"{name}  {whole.shape}", most=most)
 
     def _projection(self, name: str, matrix: Array) -> TextTable:
-        """The columns of a matrix that make this head's part of q, k or v."""
+        """Return the columns of a matrix that project to this head's q, k or v."""
         if not self.steps.headed:
             return self._table(name, matrix, matrix)
         width = matrix.shape[1] // self.steps.scores.shape[-3]
@@ -165,14 +164,14 @@ class _Derivation:
         return TextTable(matrix[:, low:high], [""] * len(matrix), title=title, most=10)
 
     def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> TextStep:
-        """A step whose table has a row per query and a column per key."""
+        """Return a step whose table has a row per query and a column per key."""
         return TextStep(
             f"{title}  {whole.shape}", *sentences, TextTable(whole[self.at], self.queries, self.keys), *after
         )
 
 
 def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-    """One query's output written out as a sum: each key's weight, times its row of V, and the total."""
+    """Return one query's output as a sum: each key's weight times its row of V, and the total."""
     weights, terms = steps.weights[steps.index(item, head)][row], steps.terms(row, head=head, item=item)
     name = steps.names(0, steps.scores.shape[-2])[row]
     return print_sum(name, steps.names(1, len(terms)), weights, terms, lang, digits)
@@ -182,9 +181,9 @@ def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item
 def row(
     trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> Iterator[str]:
-    """The five steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
+    """Return the steps of one query, a line per key: q·k, scaled, masked, softmax; then the sum of w·v.
 
-    q·k is between tokens: of a character or word of several, the last one is shown, which has read all of it.
+    q·k is between tokens: for a character or word of several tokens, the last one is used, which attends to the others.
     """
     from ..attention.oracle import Steps
     from ..tracing.views.word_map import locate_word
@@ -225,7 +224,7 @@ def row(
 
 
 def _origin(steps: Steps, lang: str | None) -> list[str]:
-    """Where q, k and v come from, in a sentence or two."""
+    """Return sentences on where q, k and v come from."""
     if steps.x is None:
         return [say("Q, K and V as they were given.", lang)]
     omitted = [name for name in ("w_q", "w_k", "w_v") if getattr(steps, name) is None]
@@ -252,7 +251,7 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
 
 
 def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
-    """Step 2 as it was done: the title with its formula and a sentence for each part."""
+    """Return the title of step 2 with its formula, and a sentence per part."""
     d = steps.q.shape[-1]
     usual = np.isclose(steps.scale, d**-0.5)
     message = (
@@ -280,7 +279,7 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
 def _stored_weights(
     trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
 ) -> Iterator[str]:
-    """One query's weights, where there is nothing else to tell how they came about."""
+    """Yield one query's weights, for traces without q, k and v."""
     keys, weights = (
         trace.tokens(part, batch, keys=True).numbered,
         trace.row(layer, head, position, part=part, batch=batch),
@@ -298,7 +297,7 @@ def _stored_weights(
 
 
 def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
-    """A line on the keys that aren't listed; keys that the mask hides have the weight 0 and are named as hidden."""
+    """Return a line on the keys that aren't listed: their total weight and how many of them the mask hides."""
     unlisted = np.setdiff1d(np.arange(len(weights)), listed)
     hidden = int((~visible[unlisted]).sum())
     if not len(unlisted):
@@ -316,14 +315,14 @@ def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray)
 def _rotation(
     trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
 ) -> Iterator[str]:
-    """How q was turned by its position, on its first pairs and its last."""
+    """Yield how rotary positions rotated q, for its first pairs and the last."""
     pairs = trace.rotation(layer, head, position, part=part, batch=batch)
     if pairs is None:
         return
     half = len(pairs)
     rows = [*range(min(3, half)), *([half - 1] if half > 3 else [])]
     yield say(
-        "{word} stands at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
+        "{word} is at position {place}: rotary positions turned its q, {pairs} pairs of numbers, each at "
         "its own speed:",
         word=word,
         place=position,

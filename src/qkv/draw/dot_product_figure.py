@@ -2,13 +2,13 @@
 
     html(Draw(d=64))
 
-gives one offline page with a slider for d: histograms of q·k before and after ÷ √d, and the weights of one row. `table_html`
-gives the same numbers at every d.
+returns an offline page with a slider for d: histograms of q·k before and after ÷ √d, and the weights of one row.
+`table_html` returns the same numbers at every d.
 
-The numbers are drawn by a generator small enough to be the same here and in web/steps/random.js (Mulberry32, then Box–Muller), so
-that what the page shows can be computed here. A wider vector begins with the numbers of a narrower one.
+web/steps/random.js has the same random generator (Mulberry32, then Box–Muller), so Python can compute what the page
+shows. A wider vector begins with the numbers of a narrower one.
 
-R rows, one query each, K keys of each, D numbers of the widest vector.
+R rows (queries), K keys per row, D numbers in the widest vector.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ WIDTHS = tuple(2**i for i in range(11))  # 1 … 1,024
 
 
 def uniforms(seed: int, count: int) -> Floats:
-    """Numbers from 0 to 1, never 1: Mulberry32, whose n-th number depends on n alone.
+    """Return random numbers in [0, 1) by Mulberry32, whose n-th number depends only on the seed and n.
 
     >>> uniforms(7, 3).round(6).tolist()
     [0.011705, 0.061958, 0.976908]
     """
-    with np.errstate(over="ignore"):  # 32 bits, and what is beyond them is dropped
+    with np.errstate(over="ignore"):  # arithmetic modulo 2³²
         t = np.uint32(seed) + np.arange(1, count + 1, dtype=np.uint32) * np.uint32(0x6D2B79F5)
         t = (t ^ (t >> np.uint32(15))) * (t | np.uint32(1))
         t ^= t + (t ^ (t >> np.uint32(7))) * (t | np.uint32(61))
@@ -42,7 +42,7 @@ def uniforms(seed: int, count: int) -> Floats:
 
 
 def normals(seed: int, count: int) -> Floats:
-    """Numbers of mean 0 and variance 1, two from each two uniform ones (Box–Muller).
+    """Return normal random numbers: two from each pair of uniform ones (Box–Muller).
 
     >>> normals(7, 3).round(4).tolist()
     [0.142, 0.0582, -0.8643]
@@ -54,7 +54,7 @@ def normals(seed: int, count: int) -> Floats:
 
 @dataclass(frozen=True)
 class Draw:
-    """Random queries and keys; d is the width that is shown at first.
+    """Random queries and keys; `d` is the initial width.
 
     >>> draw = Draw()
     >>> [round(float(draw.products(d).std()), 2) for d in (1, 64, 1024)]
@@ -84,17 +84,17 @@ class Draw:
         return np.moveaxis(sums[..., [d - 1 for d in WIDTHS]], -1, 0)
 
     def products(self, d: int, scaled: bool = False) -> Floats:
-        """q·k of every row and key (R, K), or what ÷ √d makes of it."""
+        """Return q·k of every row and key (R, K), divided by √d if `scaled`."""
         products: Floats = self._every[WIDTHS.index(d)]
         return products / np.sqrt(d) if scaled else products
 
     def weights(self, d: int, scaled: bool) -> Floats:
-        """The softmax of every row (R, K)."""
+        """Return the softmax of every row (R, K)."""
         return softmax(self.products(d, scaled))
 
 
 def html(draw: Draw, lang: str | None = None, title: str | None = None) -> str:
-    """The draw as one offline page.
+    """Return the figure as an offline page.
 
     >>> html(Draw()).splitlines()[0]
     '<!doctype html>'
@@ -104,7 +104,7 @@ def html(draw: Draw, lang: str | None = None, title: str | None = None) -> str:
 
 
 def table_html(draw: Draw, lang: str | None = None) -> str:
-    """How q·k spreads and how sharp the weights are at every d, and the weights of the first row at the d that is shown.
+    """Return HTML tables: spread of q·k and sharpness of weights at every d, and the first row's weights at `draw.d`.
 
     >>> print(table_html(Draw(), "en").splitlines()[-4])
     <tr><th scope="row">÷ √d</th><td>0.12</td><td>0.06</td><td>0.32</td><td>0.06</td><td>0.20</td><td>0.06</td><td>0.09</td><td>0.10</td></tr>

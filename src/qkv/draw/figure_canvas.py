@@ -1,7 +1,7 @@
-"""What figures are drawn on: a page in fonts that can write its words, cells and what a mask hides, labels that fit.
+"""Shared parts of the figures: fonts for Chinese labels, cells with hatched masks, labels that don't overlap.
 
-Pairs that a mask hides are hatched, not just dark. Chinese labels use any CJK font that is installed, or the one that
-comes with the extra `fonts`. No pyplot, so no window and no state: a figure is an object that can be saved.
+Chinese labels use any installed CJK font or that of the extra `fonts`. Figures don't use pyplot: they have no window
+and no global state.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 COLOURS = "Blues"
 SIGNED = "RdBu"  # below 0 red, above 0 blue
-GREY = "#767676"  # special tokens: the lightest that reads well on white
+GREY = "#767676"  # special tokens: the lightest grey that is readable on white
 MAX_LABELS = 64
-MIN_GAP = 2  # pixels between two labels, at least
-REPLACEMENTS = str.maketrans({"␍": "↵"})  # a sign that fonts of figures lack
-# Fonts with 汉字 that systems carry, those drawn for simplified Chinese first. Noto's collections hold one face for each
-# place, of which older matplotlibs know only the first, JP: it has all characters too.
+MIN_GAP = 2  # minimum pixels between two labels
+REPLACEMENTS = str.maketrans({"␍": "↵"})  # a character that DejaVu Sans lacks
+# Common system fonts with Chinese characters, simplified Chinese first. Older matplotlib versions read only the first
+# face of a Noto collection, JP, which has all characters too.
 REGIONS = ("SC", "CN", "TC", "HK", "TW", "JP", "KR")
 CJK_FONTS = (
     *(f"{family}{region}" for region in REGIONS for family in ("Noto Sans ", "Noto Sans CJK ", "Source Han Sans ")),
@@ -51,7 +51,7 @@ CJK_FONTS = (
     "Droid Sans Fallback",
     *(f"{family}{region}" for region in REGIONS for family in ("Noto Serif ", "Noto Serif CJK ", "Source Han Serif ")),
 )
-CHINESE = "汉这层头译"  # a font that lacks one of these draws boxes in our figures
+CHINESE = "汉这层头译"  # a font without one of these isn't used
 FONT_PACKAGE = "pylopdf-fonts-zh-cn"  # of the extra `fonts`
 
 
@@ -64,11 +64,11 @@ def paint(
     bottom: float = 0.0,
     colours: str = COLOURS,
 ) -> AxesImage:
-    """A cell per number, from `bottom` to `top` (None: the largest there is); what isn't allowed is hatched."""
+    """Draw a cell per number, coloured from `bottom` to `top` (None: the maximum); hatch cells that aren't allowed."""
     image = axes.imshow(table, cmap=colours, vmin=bottom, vmax=top, aspect="auto", interpolation="nearest")
     if allowed is not None:
         hidden = ~np.broadcast_to(np.asarray(allowed, bool), table.shape)
-        hatch = "////" if max(table.shape) <= 96 else None  # finer cells than hatching can show: plain grey
+        hatch = "////" if max(table.shape) <= 96 else None  # smaller cells are plain grey
         for i, row in enumerate(hidden):
             edges = np.flatnonzero(np.diff(np.concatenate([[0], row, [0]])))
             runs = [(start - 0.5, stop - start) for start, stop in edges.reshape(-1, 2)]
@@ -79,7 +79,7 @@ def paint(
 
 
 def write(axes: Axes, table: np.ndarray, image: AxesImage) -> None:
-    """The number in each cell, dark on light and light on dark; none where there is no number."""
+    """Write each finite number into its cell, in black or white."""
     for (row, col), value in np.ndenumerate(table):
         if np.isfinite(value):
             red, green, blue, _ = image.cmap(image.norm(value))
@@ -95,7 +95,7 @@ def label(
     *,
     small: bool = False,
 ) -> None:
-    """Names along both sides, special tokens grey; none where there are none."""
+    """Label rows and columns, special tokens in grey; None means no labels."""
     special_sides = special or ((), ())
     for labels, special_flags, axis, vertical in (
         (keys, special_sides[1], axes.xaxis, True),
@@ -108,15 +108,15 @@ def label(
         axis.set_ticks(range(0, len(labels), every))
         axis.set_ticklabels([_clip(label) for label in labels[::every]], fontsize=6 if small else 9, parse_math=False)
         if vertical and max(map(len, labels), default=0) > 2:
-            for text in axis.get_ticklabels():  # each ends under its column
+            for text in axis.get_ticklabels():  # each label ends under its column
                 text.set(rotation=60, ha="right", rotation_mode="anchor")
         for text, dim in zip(axis.get_ticklabels(), special_flags[::every], strict=False):
             text.set_color(GREY if dim else "black")
 
 
 def _thin_labels(figure: Figure) -> None:
-    """Leave labels out, evenly, until none touches another: measured, since only the layout knows what room there is."""
-    from matplotlib.ticker import FuncFormatter  # what `set_ticklabels` makes; other axes choose their own labels
+    """Keep every n-th label, so that none touch. The layout is computed first, since it decides the available space."""
+    from matplotlib.ticker import FuncFormatter  # set by `set_ticklabels`; other axes choose their labels
 
     labelled = [
         axis
@@ -126,7 +126,7 @@ def _thin_labels(figure: Figure) -> None:
     ]
     if not labelled:
         return
-    figure.draw_without_rendering()  # lays it out
+    figure.draw_without_rendering()
     for axis in labelled:
         ticks, texts = axis.get_ticklocs(), axis.get_ticklabels()
         spans = [_span(text, axis.axis_name == "x", figure.dpi) for text in texts]
@@ -146,7 +146,7 @@ def _thin_labels(figure: Figure) -> None:
 
 
 def _span(text: Text, across: bool, dpi: float) -> tuple[float, float]:
-    """From where to where a label reaches along its axis, in pixels; of a turned one, what it keeps others away from."""
+    """Return a label's range along its axis, in pixels; for a rotated label, the range that others must avoid."""
     box, angle = text.get_window_extent(), math.radians(text.get_rotation())
     if not angle:
         return (box.x0, box.x1) if across else (box.y0, box.y1)
@@ -161,7 +161,7 @@ def _clip(label: str) -> str:
 
 
 def blank(size: tuple[float, float], labels: Sequence[str], lang: str | None = None) -> Figure:
-    """An empty figure whose fonts can write these labels; says so once where there is none that can."""
+    """Return an empty figure with fonts for these labels; warn if there is none for Chinese."""
     from matplotlib.figure import Figure
 
     families = ["DejaVu Sans"]
@@ -179,15 +179,15 @@ def blank(size: tuple[float, float], labels: Sequence[str], lang: str | None = N
         else:
             families = [font, "DejaVu Sans"]
     figure = Figure(figsize=size, dpi=150, layout="constrained")
-    figure.set_label(",".join(families))  # what `save` gives every text; other figures keep their own fonts
+    figure.set_label(",".join(families))  # `save` reads this; rcParams would affect other figures
     return figure
 
 
 def cjk_font() -> str | None:
-    """The name of a font with 汉字: one known by name, that of the extra `fonts`, or any that has the characters.
+    """Return the name of a font with Chinese characters: a known one, that of the extra `fonts` or any other; or None.
 
-    Matplotlib keeps a list of fonts from the first time it ran. So before giving up, look for those that came since, and
-    never remember that there was none: who follows the advice and draws again should see it.
+    Matplotlib caches its font list on its first run, so this also looks for newer fonts. A failure isn't cached: a font
+    installed after the warning is used at the next call.
 
     >>> cjk_font() is None or isinstance(cjk_font(), str)
     True
@@ -196,19 +196,19 @@ def cjk_font() -> str | None:
 
     if name := _listed_cjk_font():
         return name
-    importlib.invalidate_caches()  # it may have been installed since this process began
+    importlib.invalidate_caches()  # it may have been installed after this process started
     package = importlib.util.find_spec(FONT_PACKAGE.replace("-", "_"))
     folders = (package and package.submodule_search_locations) or []
     listed = {font.fname for font in font_manager.fontManager.ttflist}
     for file in [*font_manager.findSystemFonts(folders), *sorted(font_manager.findSystemFonts())]:
         if file not in listed:
-            with contextlib.suppress(Exception):  # a file that is no font, or one of a kind matplotlib can't read
+            with contextlib.suppress(Exception):  # not a font, or of a format that matplotlib can't read
                 font_manager.fontManager.addfont(file)
     return _listed_cjk_font() or next((name for name, file in _fonts() if _has_chinese(file)), None)
 
 
 def _fonts() -> Iterator[tuple[str, str]]:
-    """Name and file of each font that matplotlib has in its list and that is still there."""
+    """Yield name and file of each font in matplotlib's list that still exists."""
     from matplotlib import font_manager
 
     for font in font_manager.fontManager.ttflist:
@@ -223,19 +223,19 @@ def _listed_cjk_font() -> str | None:
 
 @cache
 def _has_chinese(file: str) -> bool:
-    """Whether a font has the characters. One of last resort, which comes with matplotlib, has one sign for all of them."""
+    """True if a font has the characters of CHINESE. matplotlib's last-resort font has one glyph for all of them."""
     from matplotlib import ft2font
 
     try:
         font = ft2font.FT2Font(file)
         glyphs = {font.get_char_index(ord(character)) for character in CHINESE}
-    except Exception:  # of a kind matplotlib can't read
+    except Exception:  # matplotlib can't read it
         return False
     return 0 not in glyphs and len(glyphs) == len(CHINESE)
 
 
 def save(figure: Figure, path: str | Path | IO[bytes] | None) -> Figure:
-    """Dress every text in the figure's fonts, thin out labels that would touch, and write it where there is a place."""
+    """Set the figure's fonts, remove labels that would touch, and write it to `path` unless that is None."""
     import matplotlib as mpl
     from matplotlib.text import Text
 
@@ -246,17 +246,17 @@ def save(figure: Figure, path: str | Path | IO[bytes] | None) -> Figure:
             text.set_fontfamily(families)
 
     with mpl.rc_context({"svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # said already, once, in `blank`
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # `blank` has warned
         set_fonts()
         _thin_labels(figure)
-        set_fonts()  # labels that were set anew
+        set_fonts()  # of the new labels
         if path is not None:
             _write(figure, path)
     return figure
 
 
 def _write(figure: Figure, path: str | Path | IO[bytes]) -> None:
-    """Write a figure to an open file, or atomically to a path, whose ending names the format (png if it has none)."""
+    """Write to an open file, or atomically to a path; its suffix is the format (default: png)."""
     if not isinstance(path, str | Path):
         figure.savefig(path)
         return

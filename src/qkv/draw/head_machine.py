@@ -1,14 +1,14 @@
-"""One head as a machine with numbers small enough to follow: X → Q, K, V → scores → scaled → masked → weights → output.
+"""An interactive attention head with small numbers: X → Q, K, V → scores → scaled → masked → weights → output.
 
     html(Machine(["我", "爱", "你"], x=[[1, 0], [0, 1], [1, 1]], mask="causal"))
 
-gives one offline page in which every given number can be changed and everything after it follows at once; `table_html` gives
-the same stages as plain tables, for print and for browsers without scripts.
+returns an offline page in which every input can be edited and all later stages are updated; `table_html` returns the
+same stages as plain tables, for print and for browsers without scripts.
 
-What is given is what can be changed: x with its W; or q, k and v; or q and k alone (then the stages end with the weights); or
-the scores. All of it is computed by the oracle here and by web/core/arithmetic.js there, and a test holds the two together.
+The inputs are x with its W; or q, k and v; or q and k (the stages then end with the weights); or the scores. The stages
+are computed here by the oracle and in the page by web/core/arithmetic.js; a test compares the two.
 
-N words, M keys (N of them without `memory`), C numbers of a word, D of a query.
+N words, M keys (N without `memory`), C numbers per word, D per query.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .page_shell import figure_page, tag
 
 STAGES = ("x", "w", "qkv", "scores", "scaled", "masked", "weights", "output")
 SCALES = ("sqrt", "none")
-# The tables of each stage, in the order they are read in.
+# The tables of each stage, in reading order.
 TABLES = {stage: (stage,) for stage in STAGES} | {
     "x": ("x", "memory"),
     "w": ("w_q", "w_k", "w_v"),
@@ -51,7 +51,7 @@ NAMES = {
     "weights": _("Weights"),
     "output": _("Output"),
 }
-OVER_KEYS = ("scores", "scaled", "mask", "masked", "weights")  # tables with a column for every key
+OVER_KEYS = ("scores", "scaled", "mask", "masked", "weights")  # tables with a column per key
 INPUTS = ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
 
 Floats = NDArray[np.float64]
@@ -59,12 +59,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """What a machine is given, and how much of it is shown.
+    """The inputs of a machine and the stages to show.
 
-    A W left out is the identity. `memory` with `key_words`: keys and values come from another text. `mask`: "causal", or True
-    where a query may look. `scale`: "sqrt" is ÷ √d, "none" leaves the scores alone (as where only they are given), a number
-    is what they are multiplied by. `show`: the stages, else all that there are. `query`: the word whose row is lit at first.
-    `digits`: decimals of what is computed.
+    An omitted W is the identity. `memory` with `key_words`: keys and values come from another text. `mask`: "causal",
+    or True where a query may attend. `scale`: "sqrt" divides by √d, "none" leaves the scores unchanged (the default if
+    only scores are given), a number is a factor. `show`: the stages, by default all available. `query`: the initially
+    highlighted row. `digits`: decimals of computed numbers.
 
     >>> made = Machine(["I", "sing"], x=[[1, 0], [0, 1]], mask="causal")
     >>> made.stages, made.steps().weights.round(2).tolist()
@@ -100,8 +100,8 @@ class Machine:
             for required_inputs, allowed_inputs in zip(required, allowed, strict=True)
         ):
             raise Problem(
-                "a machine is given x (with its W, and memory for another text), or q and k (and v), or scores (and v); "
-                "here came {given}",
+                "a machine takes x (with its W, and memory for another text), or q and k (and v), or scores (and v); "
+                "got {given}",
                 given=all_of(sorted(inputs)) if inputs else Message("nothing"),
             )
         if isinstance(self.scale, str) and self.scale not in SCALES:
@@ -112,7 +112,7 @@ class Machine:
             raise unknown("mask", self.mask, ["causal"])
         if not 0 <= self.digits <= 6:
             raise Problem("digits is {digits}: give 0 to 6", digits=self.digits)
-        self.steps()  # refuses sizes that don't fit together
+        self.steps()  # raises if shapes don't match
         available = self._available_stages()
         for stage in self.show or ():
             if stage not in STAGES:
@@ -128,11 +128,11 @@ class Machine:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """What is shown, in the order it is read in."""
+        """The displayed stages, in reading order."""
         return self._available_stages() if self.show is None else tuple(stage for stage in STAGES if stage in self.show)
 
     def steps(self) -> oracle.Steps:
-        """Every stage, computed by the oracle."""
+        """Return every stage, computed by the oracle."""
         scale = {"sqrt": None, "none": 1.0}[self.scale] if isinstance(self.scale, str) else float(self.scale)
         words = [*map(str, self.words)]
         others = None if self.key_words is None else [*map(str, self.key_words)]
@@ -152,7 +152,7 @@ class Machine:
                 memory_names=others if cross else None,
             )
         q, k = self.q, self.k
-        if self.scores is not None:  # scores are queries of keys that are one-hot
+        if self.scores is not None:  # q = scores and one-hot keys give these scores
             q = np.asarray(self.scores, float)
             k = np.eye(q.shape[-1])
             scale = 1.0 if scale is None else scale
@@ -169,7 +169,7 @@ class Machine:
         )
 
     def row(self) -> int | None:
-        """The row that is lit at first."""
+        """Return the index of the initially highlighted row, or None."""
         if self.query is None:
             return None
         if isinstance(self.query, int) and 0 <= self.query < len(self.words):
@@ -179,7 +179,7 @@ class Machine:
         raise Problem("there is no word {word}; there are: {words}", word=self.query, words=all_of(self.words))
 
     def tables(self) -> dict[str, Floats]:
-        """Every table that is there, by name; the mask as 1 and 0."""
+        """Return every available table by name; the mask as 1 and 0."""
         steps = self.steps()
         tables = {name: getattr(steps, name) for name in ("scores", "scaled", "masked", "weights")}
         if self.scores is None:
@@ -191,7 +191,7 @@ class Machine:
         return tables | inputs | {"mask": np.ones(steps.scores.shape) if allowed is None else allowed.astype(float)}
 
     def _allowed(self, n: int, m: int) -> NDArray[np.bool_] | None:
-        """The mask written out; causal is lower-right, as everywhere in qkv."""
+        """Return the mask as a table; causal is aligned lower-right, as everywhere in qkv."""
         if isinstance(self.mask, str):
             return np.tri(n, m, m - n, dtype=bool)
         if self.mask is None:
@@ -207,7 +207,7 @@ class Machine:
         return allowed
 
     def _available_stages(self) -> tuple[str, ...]:
-        """The stages that there are by what is given."""
+        """Return the stages that the inputs allow."""
         projected = self.x is not None
         available = {
             "x": projected,
@@ -223,7 +223,7 @@ class Machine:
 
 
 def html(machine: Machine, lang: str | None = None, title: str | None = None) -> str:
-    """The machine as one offline page.
+    """Return the machine as an offline page.
 
     >>> html(Machine(["I", "sing"], x=[[1, 0], [0, 1]])).splitlines()[0]
     '<!doctype html>'
@@ -243,7 +243,7 @@ def html(machine: Machine, lang: str | None = None, title: str | None = None) ->
 
 
 def table_html(machine: Machine, lang: str | None = None) -> str:
-    """The same stages and numbers as plain tables.
+    """Return the same stages and numbers as HTML tables.
 
     >>> print(table_html(Machine(["I"], scores=[[1, 1]], key_words=["a", "b"], show=["weights"]), "en"))
     <div class="qkv-stages" lang="en">
@@ -293,7 +293,7 @@ def _caption(name: str, machine: Machine, steps: oracle.Steps, lang: str) -> str
 
 
 def _cell(name: str, x: float, is_input: bool, digits: int) -> str:
-    """What a cell says: given numbers as they are, up to four decimals.
+    """Return the text of a cell: inputs with up to four decimals, computed numbers with `digits`.
 
     >>> _cell("x", 0.5, True, 2), _cell("mask", 1.0, True, 2), _cell("q", 0.5, False, 2)
     ('0.5', '■', '0.50')
@@ -305,7 +305,7 @@ def _cell(name: str, x: float, is_input: bool, digits: int) -> str:
 
 
 def format_number(x: float, digits: int) -> str:
-    """A number as the pages write it: a true minus sign, which 0 has none of; ties away from 0, as in JavaScript.
+    """Format a number as the pages do: a true minus sign, no negative 0, ties rounded away from 0 as in JavaScript.
 
     >>> [format_number(x, 2) for x in (0.125, -0.125, -0.001, -math.inf)]
     ['0.13', '−0.13', '0.00', '−∞']

@@ -1,6 +1,6 @@
-"""A head of a trace as text, which `qkv see` prints: what the trace is, which heads link two words, the map and more.
+"""The text that `qkv see` prints: a summary of the trace, the heads that link two words, the map of a head and more.
 
-Maps have colours of their own (`terminal.screen.draw`); all else is plain text.
+Maps contain colour codes (print them with `terminal.screen.draw`); all else is plain text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..tracing.views.word_map import locate_word, view
 from . import derivation, mixer_derivation, terminal_map
 from .step_printer import as_text
 
-MAX_TOKENS = 64  # tokens up to which a terminal map shows each
+MAX_TOKENS = 64  # tokens of a terminal map; longer ones are pooled
 
 
 class HeadReport:
-    """What to say of a part of a trace and its heads; `from_` and `to` are the words to link, `by` what rows stand for."""
+    """A report on one part of a trace; `from_` and `to` are the words to link, `by` the unit of a row."""
 
     def __init__(self, trace: Trace, part: str | None, by: By, from_: str | None, to: str | None) -> None:
         self.trace, self.part, self.by = trace, part or trace.parts[0], by
@@ -34,7 +34,7 @@ class HeadReport:
         self.ranked: list[HeadLink] | None = None
 
     def check_words(self) -> None:
-        """Refuse words that aren't there; parts of characters (岸₂) have rows of their own only among tokens."""
+        """Raise if a word isn't in the text. Set `by` to "tokens" for parts of characters such as 岸₂."""
         for word, side in ((self.from_, False), (self.to, True)):
             if word is not None:
                 self.trace.place(word, self.part, keys=side)
@@ -43,7 +43,7 @@ class HeadReport:
 
     @property
     def focus(self) -> tuple[str, str] | None:
-        """The two words, if a head can link them: in a causal part no head looks ahead."""
+        """The two words, or None if no head can link them: causal heads don't look ahead."""
         if self.from_ is None or self.to is None:
             return None
         ahead = is_future_link(self.trace, self.from_, self.to, self.by, part=self.part)
@@ -51,7 +51,7 @@ class HeadReport:
 
     @as_text
     def summary(self) -> Iterator[str]:
-        """Return what the trace is: its layers, heads and tokens."""
+        """Return the trace's model, layers, heads and tokens."""
         trace, part = self.trace, self.part
         sides = self._sides()
         yield say(
@@ -106,12 +106,12 @@ class HeadReport:
         return "\n".join([title, *(f"  {layer:>3}.{head:<3} {bar}" for (layer, head, _), bar in rows)])
 
     def removed_head(self, names: Sequence[str] | None) -> tuple[int, int] | None:
-        """Return the layer and head that --without names, if it names one of this part."""
+        """Return the first layer and head of --without, if they are of this part."""
         match = re.fullmatch(rf"(?:{self.part}\.)?(\d+)\.(\d+)", (names or [""])[0])
         return None if match is None else (int(match[1]), int(match[2]))
 
     def choose(self, layer: int | None, head: int | None, progress: Progress | None = None) -> tuple[int, int]:
-        """Return the layer and head to show: those named, else what links the two words best, else the most telling."""
+        """Return the head to show: the named one, else the strongest link of the two words, else the most telling."""
         return head_to_show(self.trace, self.part, layer, head, linked=self.ranked, progress=progress)
 
     @property
@@ -121,8 +121,8 @@ class HeadReport:
 
     @as_text
     def title(self, layer: int, head: int) -> Iterator[str]:
-        """Return what the map's rows and columns are."""
-        # Rows of cells don't add up to 1, nor do those that lose a share to a sink.
+        """Return the title of the map."""
+        # Rows of pooled cells or with a sink don't sum to 1.
         title = _("{part} layer {layer}, head {head}: each row is a token that looks, and its numbers add up to 1")
         if self.long:
             title = _("{part} layer {layer}, head {head}: tokens that look downwards, those looked at across")
@@ -148,7 +148,7 @@ class HeadReport:
             )
 
     def map(self, layer: int, head: int) -> str:
-        """Return the map, coloured; of a long text pooled."""
+        """Return the map in colours, pooled if the text is long."""
         if not self.long:
             mark = None
             if self.from_ is not None and self.to is not None:
@@ -162,7 +162,7 @@ class HeadReport:
         return terminal_map.heatmap(table, starts, [""] * table.shape[1], top=top)
 
     def details(self, layer: int, head: int, *, patterns: bool) -> Iterator[str]:
-        """Yield what stands below the map: the row of the word that looks, the layer's experts, what each head does."""
+        """Yield the texts below the map: the row of `from_`, the layer's experts, the patterns of every head."""
         if self.from_ is not None:
             row = (mixer_derivation if self.part == "mixers" else derivation).row
             yield row(self.trace, layer, head, self.from_, self.by, part=self.part)
@@ -173,7 +173,7 @@ class HeadReport:
 
     @as_text
     def _experts(self, layer: int) -> Iterator[str]:
-        """Return which experts each token took after it had looked, of as many tokens as a map shows."""
+        """Return the experts that each token chose, for the first MAX_TOKENS tokens."""
         routing, tokens = self.trace.experts(layer, part=self.part), self.trace.tokens(self.part)
         yield say(
             "layer {layer}: the {each} of {count} experts that each token took, best first",
@@ -196,11 +196,10 @@ class HeadReport:
         return _effect_text(without(model, tokenizer, self.trace.text, heads), self.trace.tokens(keys=True))
 
     def coverage_notes(self, whole: dict[str, list[int]], layer: int | None) -> Iterator[str]:
-        """Yield what to say where not every layer fitted into the page, and of the layer that was asked for."""
+        """Yield notes on the layers that didn't fit into the page; `layer` is the requested one."""
         if layer is not None and layer not in whole[self.part]:
             yield say(
-                "Layer {layer} of the {part}, which was asked for, did not fit into the page: it is there as an "
-                "overview only.",
+                "Layer {layer} of the {part} did not fit into the page: it is only in the overview.",
                 layer=layer,
                 part=say(PARTS[self.part]),
             )
@@ -209,12 +208,12 @@ class HeadReport:
             if len(whole[name]) < layers:
                 message = (
                     _(
-                        "The page has room for these of the {layers} {part} layers in full: {whole}. The others are there as "
-                        "an overview."
+                        "The page has room for these of the {layers} {part} layers in full: {whole}. The others are only in "
+                        "the overview."
                     )
                     if whole[name]
                     else _(
-                        "The page has no room for any of the {layers} {part} layers in full: they are there as an overview."
+                        "The page has no room for any of the {layers} {part} layers in full: they are only in the overview."
                     )
                 )
                 yield say(
@@ -246,17 +245,17 @@ class HeadReport:
         return [self.trace.tokens(self.part, keys=side) for side in (False, True)]
 
     def _cells(self) -> tuple[int, int, int]:
-        """Return how many bins a long map has across, and the queries and keys of a cell."""
+        """Return the number of bins of a long map, and the queries and keys per cell."""
         n_queries, n_keys = map(len, self._sides())
         bins = MAX_TOKENS
-        while terminal_map.together(bins, [str(n_queries)]) > 1:  # a narrow terminal: larger cells
+        while terminal_map.together(bins, [str(n_queries)]) > 1:  # larger cells for a narrow terminal
             bins -= 1
         return bins, -(-n_queries // bins), -(-n_keys // bins)
 
 
 @as_text
 def _effect_text(effect: Effect, tokens: Tokens) -> Iterator[str]:
-    """Return what changes without some heads; `tokens` are those of the text."""
+    """Return how the prediction changes without some heads; `tokens` are those of the text."""
     heads = ", ".join(effect.heads)
     if effect.said is not None:
         message = (
@@ -278,7 +277,7 @@ def _effect_text(effect: Effect, tokens: Tokens) -> Iterator[str]:
 
 
 def _bars(weights: Sequence[float]) -> list[str]:
-    """Return each weight with a bar; a mixer's may be of any size, and below 0."""
+    """Return each weight with a bar; a mixer's weights may exceed 1 or be negative."""
     longest = max(1.0, *map(abs, weights)) if weights else 1.0
     return [f"{weight:.2f}  {'█' * round(abs(weight) / longest * 30)}" for weight in weights]
 

@@ -1,6 +1,6 @@
-"""What is told of a layer to who draws it: its mask and bias in words and small tables, and which arrays it has.
+"""A layer as JSON for the scripts: its mask and bias as rules and small tables, and references to its arrays.
 
-A page packs the arrays as text (page_data.py), the studio sends them as they are; both tell the same.
+Pages (page_data.py) and the studio share this format; a page packs the arrays as text, the studio sends them as bytes.
 
 B batch, H heads, G key/value heads (of a mixer: groups of q and k), N queries, M keys, D head width.
 """
@@ -22,16 +22,16 @@ from ..tracing.views.token_labels import Tokens
 from ..tracing.views.trace_file import distances_of
 from ..tracing.views.traces import Trace
 
-DENSE = 1 << 26  # cells of a mask that has no words
-BIAS = 1 << 19  # numbers of a bias that isn't one of distances
+DENSE = 1 << 26  # cells of a mask that isn't a rule
+BIAS = 1 << 19  # numbers of a bias that isn't a function of distance
 DTYPES = {"f2": "float16", "f4": "float32", "u1": "uint8"}
 
 
-Json = dict[str, Any]  # an object of the header, as the JavaScript reads it
+Json = dict[str, Any]  # an object of the header that the scripts read
 
 
 class Stored(TypedDict):
-    """Where an array is and how it is laid out."""
+    """A reference to a stored array."""
 
     id: str
     shape: list[int]
@@ -39,26 +39,27 @@ class Stored(TypedDict):
 
 
 class ArrayStore(Protocol):
-    """Who keeps arrays: gives how each is told, or None where there is no room."""
+    """Stores arrays and returns references to them, or None if there is no room."""
 
     def share(self, name: str, array: np.ndarray) -> Stored | None:
-        """One that many layers may have in common."""
+        """Store an array that several layers may share."""
 
 
 @dataclass
 class Arrays:
-    """Keeps them as they are, in order."""
+    """Stores arrays in a list."""
 
     all: list[np.ndarray] = field(default_factory=list)
 
     def share(self, name: str, array: np.ndarray) -> Stored:
-        """Any array."""
+        """Append an array; return its reference."""
         self.all.append(np.ascontiguousarray(array))
         return Stored(id=str(len(self.all) - 1), shape=list(array.shape), dtype=dtype_of(array))
 
 
 def dtype_of(array: np.ndarray) -> str:
-    """
+    """Return the short name of an array's dtype.
+
     >>> dtype_of(np.zeros(3, np.float32))
     'f4'
     """
@@ -66,7 +67,7 @@ def dtype_of(array: np.ndarray) -> str:
 
 
 def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> Json:
-    """A layer with all its arrays, in float32, and how far its numbers may be off."""
+    """Return the JSON of a layer with all its arrays in float32; `errors` bounds its numbers' errors."""
     header = layer_header(call, number) | dict(
         mask=mask_json("", call, arrays), bias=bias_json("", call, arrays), errors=errors
     )
@@ -75,14 +76,14 @@ def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[s
 
 
 def mixer_tensors(call: Call | Mixing) -> dict[str, Tensor]:
-    """What a mixer's weights are made of beside q and k: the logarithms of its decays, and its writes."""
+    """Return the other tensors of a mixer's weights: its log-decays and, if it has them, its writes."""
     if not isinstance(call, Mixing):
         return {}
     return dict(decay=call.decay) | ({} if call.write is None else dict(write=call.write))
 
 
 def layer_header(call: Call | Mixing, number: int) -> Json:
-    """How a layer's scores become weights; it has no arrays yet."""
+    """Return the JSON of a layer without arrays: what turns its scores into weights."""
     header: Json = dict(number=number, heads=call.n_head, groups=call.k.shape[1], scale=call.scale)
     header |= dict(softcap=None, sinks=None, mask=[], bias=None, errors=None, q=None, k=None, v=None)
     if isinstance(call, Mixing):
@@ -92,7 +93,7 @@ def layer_header(call: Call | Mixing, number: int) -> Json:
 
 
 def mask_json(name: str, call: Call | Mixing, store: ArrayStore) -> list[list[object]] | None:
-    """The mask in words, or as bits where it has none; None where those are too many."""
+    """Return the mask as rules, or as packed bits where there is no rule; None if those are too many."""
     batch, _, n, _ = call.q.shape
     m = call.k.shape[2]
     rules: list[list[object]] = []
@@ -105,7 +106,7 @@ def mask_json(name: str, call: Call | Mixing, store: ArrayStore) -> list[list[ob
         elif isinstance(rule, Padding) and rule.lengths is not None:
             rules.append(["lengths", [int(length) for length in rule.lengths]])
         elif not isinstance(rule, Full):
-            # Padding is the same for every query: one row of bits.
+            # Padding is the same for every query, so one row is enough.
             rows = slice(0, 1) if isinstance(rule, Padding) else slice(0, n)
             if (rows.stop - rows.start) * m > DENSE:
                 return None
@@ -119,7 +120,7 @@ def mask_json(name: str, call: Call | Mixing, store: ArrayStore) -> list[list[ob
 
 
 def bias_json(name: str, call: Call | Mixing, store: ArrayStore) -> Json | bool | None:
-    """The bias as a table over distances, or written out; False where it is too large for that."""
+    """Return the bias as a table over distances or in full, None without a bias, False if it is too large."""
     if call.bias is None:
         return None
     distances = distances_of(call.bias)
@@ -127,7 +128,7 @@ def bias_json(name: str, call: Call | Mixing, store: ArrayStore) -> Json | bool 
         stored = store.share(f"{name}.bias", distances.numpy().astype(np.float32))
         return False if stored is None else dict(kind="distances", table=stored)
     table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-    if table.numel() > BIAS and call.q.shape[3]:  # where there are weights alone, they are all that there is
+    if table.numel() > BIAS and call.q.shape[3]:  # without q and k the bias holds the weights
         return False
     stored = store.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
     return False if stored is None else dict(kind="dense", table=stored)
@@ -136,7 +137,7 @@ def bias_json(name: str, call: Call | Mixing, store: ArrayStore) -> Json | bool 
 def token_lists(
     queries: Mapping[str, Sequence[Tokens]], keys: Mapping[str, Sequence[Tokens]]
 ) -> tuple[dict[tuple[str, bool], list[int]], list[Json]]:
-    """Every list of tokens once, and which list each side of each part has."""
+    """Return the lists' indices by (part, is key side), and the distinct lists of tokens."""
     listed: list[Json] = []
     indices: dict[Tokens, int] = {}
     numbers: dict[tuple[str, bool], list[int]] = {}
@@ -159,7 +160,7 @@ def token_lists(
 
 
 def default_opening(trace: Trace, parts: Sequence[Json]) -> Json:
-    """Where a page that nobody asked anything of opens: at the strongest link between two words."""
+    """Return the default view of a page: the strongest link between two words."""
     best: tuple[tuple[bool, bool, bool, float], Json] | None = None
     for part in parts:
         queries, keys = (_characters(trace.tokens(part["name"], keys=keys)) for keys in (False, True))
@@ -178,5 +179,5 @@ def default_opening(trace: Trace, parts: Sequence[Json]) -> Json:
 
 
 def _characters(tokens: Tokens) -> list[str]:
-    """What each token says, whole characters for parts of them."""
+    """Return each token's text, whole characters for parts of them."""
     return [text.strip() for text, first, end in tokens.whole for _ in range(first, end)]

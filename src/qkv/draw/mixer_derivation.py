@@ -1,4 +1,4 @@
-"""A mixer's steps as text and as a figure: the table A and what it is made of, the state after each token, the chunks."""
+"""Print and draw a mixer's steps: the table A and its factors, the state after each token, the chunks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STATES = 8  # tokens whose state is printed
 
 
 def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
-    """Parallel, recurrent, chunkwise; see the head of mixers/stepwise.py."""
+    """Return the parallel, recurrent and chunkwise forms as text; see mixers/stepwise.py."""
     d, p = steps.states.shape[1:]
     introduction = [
         say(
@@ -67,7 +67,7 @@ def show(steps: MixerSteps, lang: str | None = None, digits: int = 3) -> str:
 
 
 def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
-    """The whole text at once: steps 0 to 4."""
+    """Return steps 0 to 4: the whole text at once."""
     q, k, v, v_term = ("C", "B", "Δ·x", "(Δ·x)") if steps.kind == "mamba2" else ("Q", "K", "V", "V")
     rows, columns = steps.names, {"Δ": steps.step, "γ": steps.decay, "β": steps.write}
     per_token = {name: values for name, values in columns.items() if values is not None}
@@ -113,7 +113,7 @@ def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
 
 
 def _recurrent(steps: MixerSteps, lang: str | None) -> TextStep:
-    """One token after the other: step 5."""
+    """Return step 5: one token after the other."""
     n, (d, p) = len(steps.names), steps.states.shape[1:]
     body: list[str | TextTable] = [say("The recurrent form: a new token costs the same after any text.", lang)]
     for t in range(min(n, STATES)):
@@ -129,7 +129,7 @@ def _recurrent(steps: MixerSteps, lang: str | None) -> TextStep:
 
 
 def _chunkwise(steps: MixerSteps, lang: str | None) -> TextStep:
-    """The table inside each chunk, the state between them: step 6."""
+    """Return step 6: the table within chunks, the state between them."""
     body: list[str | TextTable] = [
         say(
             "The chunkwise form, which training uses: the table inside each chunk, the state between them. y is the sum.",
@@ -149,7 +149,7 @@ def _chunkwise(steps: MixerSteps, lang: str | None) -> TextStep:
 
 
 def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) -> str:
-    """One token's output, term by term: weight × V of every token up to it."""
+    """Return one token's output, term by term: weight × V of every token up to it."""
     end = row + 1
     return print_sum(
         steps.names[row], steps.names[:end], steps.weights[row][:end], steps.terms(row)[:end], lang, digits
@@ -160,7 +160,7 @@ def word(steps: MixerSteps, row: int, lang: str | None = None, digits: int = 3) 
 def row(
     trace: Trace, layer: int, head: int, query: str, by: str = "characters", *, part: str | None = None, batch: int = 0
 ) -> Iterator[str]:
-    """What one token of a trace takes of every token up to it, a line per token, and the sum of w·v."""
+    """Return one token's weights on the tokens up to it, a line per token, and the sum of w·v."""
     from ..mixers.calls import Mixing
     from ..tracing.views.word_map import locate_word
 
@@ -199,7 +199,7 @@ def row(
 
 
 def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[bytes] | None = None) -> Figure:
-    """Q·Kᵀ, L and A from left to right, and below them the state after each of the last tokens, in signed colours."""
+    """Return a figure of Q·Kᵀ, L and A, and below them the state after each of the last four tokens."""
     from .figure_canvas import SIGNED, blank, label, paint, save, write
     from .plots import MAX_NUMBERED
 

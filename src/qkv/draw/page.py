@@ -1,12 +1,12 @@
-"""One offline HTML file to look into a trace: it carries q, k and v (and a mixer's decays), and computes every map itself.
+"""An offline HTML page of a trace: it contains q, k and v (and a mixer's decays) and computes every map itself.
 
     page(trace, "attention.html", focus=("it", "cat"))
     page(trace, "head.html", show=("map", "lines"), first=("decoder", 13, 8), lang="en")    a figure: one head, small
 
-Size grows with n, never with n², and stays within LIMIT at any length: page_data.py decides what fits, and the page says which
-layers are whole and which are there as an overview only.
+Its size grows with n, not n², and never exceeds LIMIT: page_data.py selects what fits, and the page lists the layers
+that are complete and those that are only in the overview.
 
-The page makes no request: its own policy forbids any (page_shell.py). What is looked at stands in its address, after the #:
+The page makes no request; its content security policy forbids it (page_shell.py). The address stores the view:
 `attention.html#layer=13&head=8&query=7` opens there.
 """
 
@@ -25,10 +25,10 @@ from ..tracing.views.traces import Trace, no_layer
 from .page_data import Opening, build_page_data, text_of
 from .page_shell import in_every_language, shell
 
-OnCarried = Callable[[dict[str, list[int]]], None]  # part → the layers that are carried whole
-LIMIT = 36_000_000  # bytes of a page
-NOTEBOOK = 8_000_000  # … of one inside a notebook, which keeps it in its file
-# What a page shows, in the order it is read in, and the modules of web/ that draw it.
+OnCarried = Callable[[dict[str, list[int]]], None]  # part → the complete layers
+LIMIT = 36_000_000  # maximum bytes of a page
+NOTEBOOK = 8_000_000  # … inside a notebook, which stores it in its file
+# The pieces of a page in reading order, and the modules of web/ that draw them.
 MODULES = {"overview": "map/overview", "map": "map/map", "lines": "map/lines", "steps": "steps/steps"}
 PIECES = tuple(MODULES)
 SUPPORT_CHECK = """const able = "DecompressionStream" in window;
@@ -49,14 +49,14 @@ def page(
     by: str = "characters",
     show: Sequence[str] = PIECES,
 ) -> Path:
-    """Write the page of a trace; gives where.
+    """Write the page of a trace and return its path.
 
-    `layers`: those to carry whole where not all fit. `focus`: two words, the heads that link them come first. `lang`: "en"
-    or "zh"; else the reader's browser decides. `progress` is told how many heads are done, of how many, and `told` which
-    layers of each part the page carries whole. `first`: the head that it opens at, ("decoder", 13, 8). `by`: what its rows
-    and columns are at first, "characters", "tokens" or "words". `show`: which pieces it has, any of "overview", "map",
-    "lines", "steps". Without the overview it is a figure to stand in a text: no title, and only the layers named (else the
-    one it opens at) are carried.
+    `layers`: layers to include first if not all fit. `focus`: two words; the heads that link them are included next.
+    `lang`: "en" or "zh", by default that of the browser. `progress` is called with the heads done and their total,
+    `told` with the complete layers of each part. `first`: the head it opens at, as ("decoder", 13, 8). `by`: the
+    initial unit of rows and columns, "characters", "tokens" or "words". `show`: its pieces, any of "overview", "map",
+    "lines", "steps". Without the overview it is a figure for a text: no title, and only `layers` (or the layer of
+    `first`).
 
     >>> from tempfile import TemporaryDirectory
     >>> from ..model import Config, Transformer
@@ -98,7 +98,7 @@ def html(
     by: str = "characters",
     show: Sequence[str] = PIECES,
 ) -> str:
-    """The same as a text, of at most `limit` bytes.
+    """Return the page as a string of at most `limit` bytes.
 
     >>> from ..model import Config, Transformer
     >>> from ..tracing import trace
@@ -133,7 +133,7 @@ def html(
 
 
 def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> str:
-    """The page inside a frame of its own, as notebooks show it: what it says can't touch the notebook.
+    """Return the page in a sandboxed iframe for notebooks.
 
     >>> from ..model import Config, Transformer
     >>> from ..tracing import trace
@@ -149,7 +149,7 @@ def notebook_html(trace: Trace, *, height: int = 760, limit: int = NOTEBOOK) -> 
 
 
 def _ordered_pieces(show: Sequence[str]) -> list[str]:
-    """What is shown, in the order it is read in.
+    """Return the pieces in reading order.
 
     >>> _ordered_pieces(("lines", "map"))
     ['map', 'lines']
@@ -163,7 +163,7 @@ def _ordered_pieces(show: Sequence[str]) -> list[str]:
 
 
 def _select_layers(trace: Trace, layers: Sequence[int] | None, first: Opening | None) -> Trace:
-    """A trace of nothing but the layers named, or the one that is opened: what a figure of a head or two needs."""
+    """Return the trace with only these layers and that of `first`, for a small figure."""
     selected = {*(layers or ()), *([] if first is None else [first[1]])}
     if not selected:
         return trace
@@ -178,7 +178,7 @@ def _select_layers(trace: Trace, layers: Sequence[int] | None, first: Opening | 
 
 
 def _placeholder(title: str, lang: str, trace: Trace, figure: bool) -> str:
-    """What is seen until the script has read the numbers; a browser that can't read them is told so."""
+    """Return the HTML shown until the script has read the numbers, with a message for browsers that can't."""
     name, text = escaping.escape(plain(title)), escaping.escape(plain(text_of(trace)))
     opening = f'<p id="qkv-opening" class="facts" hidden>{escaping.escape(say("opening…", lang))}</p>'
     heading = "" if figure else f'<h1><bdi>{name}</bdi></h1><blockquote dir="auto">{text}</blockquote>\n'

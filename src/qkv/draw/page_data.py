@@ -1,13 +1,13 @@
-"""What a page carries of a trace, and what fits: tokens, a small picture of every head, then q, k and v.
+"""The data of a page: tokens, a small picture of every head, and as many layers' q, k and v as fit.
 
-Arrays are packed as text: bytes plane by plane, deflated, in base64. Masks and biases are words and small tables where
-they have such a form, so that nothing grows with n². What is carried, in this order, while it fits: tokens and pictures;
-q, k and v of every layer in float32; where that is too much, in float16, q and k of the layers asked for, then of those with
-a head that links the two words of `focus`, the strongest first, then of the others, kinds of heads taking turns
-(tracing/study/survey.py); v in the same order. How exact weights, q·k and v are is told with each layer, and shown by its digits.
+Arrays are text: bytes plane by plane, deflated, in base64. Masks and biases are rules or small tables where possible,
+so the size doesn't grow with n². Tokens and pictures are always included, then q, k and v of every layer in float32. If
+that is too large, float16 is used: q and k of the requested layers, then of layers with a head that links the words of
+`focus`, strongest first, then of the others, alternating between kinds of heads (tracing/study/survey.py); then v in
+the same order. Each layer has error bounds of its weights, q·k and v, which decide how many digits the page shows.
 
-A mixer's layer (retention, Mamba-2, the delta rule) carries its log-decays and writes β too, always in float32, and where
-documents begin. Its weights may have any size, so how exact they are is a share of their head's largest.
+A mixer's layer (retention, Mamba-2, the delta rule) also has its log-decays and writes β, always in float32, and
+document starts. Its weights have any size, so their errors are relative to the largest of their head.
 
 B batch, H heads, G key/value heads (of a mixer: groups of q and k), N queries, M keys, D head width.
 """
@@ -45,38 +45,38 @@ from .layer_json import (
 )
 from .precision import HALF, difference, measure_errors
 
-LINK_SHARE = 0.1  # a head that gives a word this much links the two words asked for
-MIN_PACKED_SHARE = 4 / 3 * 0.8  # what float32 numbers are never packed to less than, as a share of their bytes
-MAX_HALF_ERROR = 2.5e-3  # beyond this measured error float16 isn't enough, and q and k are float32
+LINK_SHARE = 0.1  # a weight that counts as a link between the words of `focus`
+MIN_PACKED_SHARE = 4 / 3 * 0.8  # packed float32 numbers are never smaller than this share of their bytes
+MAX_HALF_ERROR = 2.5e-3  # with a larger measured error q and k stay in float32
 
 Opening = tuple[str, int, int]  # part, layer, head
 
 
 @dataclass
 class PageData:
-    """What a page carries: its header, and packed blocks by name."""
+    """The header of a page and its packed blocks by name; `room` is the bytes left."""
 
     room: int
     header: Json = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)  # by content: equal masks of many layers are kept once
-    best_ratios: dict[str, float] = field(
+    names: dict[str, str] = field(
         default_factory=dict
-    )  # dtype → the least share of its bytes that one was packed to
+    )  # by content hash: equal masks of several layers are stored once
+    best_ratios: dict[str, float] = field(default_factory=dict)  # dtype → the best compression so far
 
     @property
     def whole(self) -> dict[str, list[int]]:
-        """The layers of each part that are carried with their q and k, not as small pictures alone."""
+        """The layers of each part that have q and k, not only small pictures."""
         return {
             part["name"]: [layer["number"] for layer in part["layers"] if layer["q"] is not None]
             for part in self.header["parts"]
         }
 
     def add(self, name: str, array: np.ndarray, *, must: bool = False) -> Stored | None:
-        """Keep an array, unless there is no room for it."""
+        """Store an array and return its reference, or None if there is no room."""
         dtype = dtype_of(array)
         if array.nbytes * self.best_ratios.get(dtype, 0.0) > self.room and not must:
-            return None  # not even packed as well as any before it
+            return None  # too large even at the best compression so far
         block, _ = pack(array)
         if array.nbytes > 1 << 16 and dtype != "u1":
             self.best_ratios[dtype] = min(self.best_ratios.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
@@ -89,7 +89,7 @@ class PageData:
         return stored
 
     def share(self, name: str, array: np.ndarray) -> Stored | None:
-        """The same for what many layers have in common."""
+        """Store an array that several layers may share."""
         key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
         if key in self.names:
             existing = self.names[key]
@@ -110,7 +110,7 @@ def build_page_data(
     opening: Opening | None = None,
     by: str = "characters",
 ) -> PageData:
-    """Everything that a page of at most `room` bytes carries of a trace; see the head of this file for the rule."""
+    """Return the data of a page of at most `room` bytes; the module docstring has the order."""
     if by not in BY:
         raise unknown("by", by, BY)
     for layer in layers or ():
@@ -128,13 +128,13 @@ def build_page_data(
         model=trace.model,
         text=text_of(trace),
         lang=lang,
-        context=trace.more.get("context"),  # of the model, where the text is longer
+        context=trace.more.get("context"),  # the model's, if the text is longer
         tokens=stored_tokens,
         parts=overview.parts,
         focus=link,
         first=None,
     )
-    # What a layer's line in the header will grow by is less than this.
+    # Arrays add at most this many bytes to a layer's JSON.
     data.room -= len(json.dumps(data.header, ensure_ascii=False).encode()) + 600 * len(overview.looks)
     _add_tensors(trace, data, _layer_order(layers or (), [*dict.fromkeys(linked)], overview.looks))
     data.header["first"] = _opening(trace, data.header, opening)
@@ -145,7 +145,7 @@ def build_page_data(
 
 @dataclass
 class Overview:
-    """What a page shows of every layer: its line in the header, what kinds of heads it has, its largest weights."""
+    """The JSON of every part, and each layer's kinds of heads and largest weights."""
 
     parts: list[Json] = field(default_factory=list)
     looks: dict[Layer, dict[str, float]] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Overview:
 def _overview(
     trace: Trace, data: PageData, numbers: Mapping[tuple[str, bool], list[int]], progress: Progress | None
 ) -> Overview:
-    """A survey of every part, with a small picture of each head."""
+    """Survey every part and store a small picture of each head."""
     total = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
     done, overview = 0, Overview()
     for part in trace.parts:
@@ -186,7 +186,7 @@ def _overview(
 
 
 def _linked_layers(trace: Trace, link: Json, tops: Mapping[Layer, list[list[float]]]) -> list[Layer]:
-    """The layers with a head that links the two words, strongest first; the strongest heads are added to the link."""
+    """Return the layers that link the two words, strongest first; add the ten strongest heads to `link`."""
     part = link["part"]
     top = trace.find(link["query"], link["key"], part=part, most=10**6)
     indices = {number: i for i, number in enumerate(trace.layers(part))}
@@ -200,22 +200,22 @@ def _linked_layers(trace: Trace, link: Json, tops: Mapping[Layer, list[list[floa
 
 
 def _layer_line(trace: Trace, part: str, number: int) -> Json:
-    """A layer without its arrays, and how far the weights of its links may be off."""
+    """Return the JSON of a layer without arrays, with the error bound of its links' weights."""
     call = trace.call(number, part)
     return layer_header(call, number) | dict(linkError=measure_errors(trace, plain(call))["weight"])
 
 
 def _part_progress(progress: Progress, previous: int, total: int, done: int, _: int) -> None:
-    """The progress of one part, told as that of all."""
+    """Report the progress of one part as that of the whole trace."""
     progress(previous + done, total)
 
 
 def _opening(trace: Trace, header: Json, opening: Opening | None) -> Json:
-    """What the page opens at: the head asked for, or the strongest one of the focus, or of a link between two words."""
+    """Return the initial view: the head of `opening`, else the strongest of the focus, else the default."""
     focus = header["focus"]
     if opening is not None:
         part, layer, head = opening
-        trace.head(layer, head, part)  # refuses what isn't there
+        trace.head(layer, head, part)  # raises if it doesn't exist
         part_header = next(candidate for candidate in header["parts"] if candidate["name"] == part)
         index = trace.layers(part).index(layer)
         i, j, _ = part_header["links"][0][index][head] or (0, 0, 0.0)
@@ -231,13 +231,13 @@ def _opening(trace: Trace, header: Json, opening: Opening | None) -> Json:
 def _layer_order(
     preferred: Sequence[int], linked: Sequence[Layer], looks: dict[Layer, dict[str, float]]
 ) -> list[Layer]:
-    """Every layer, those to be carried first in front."""
+    """Return every layer: the preferred ones, the linked ones, then the others by kind."""
     order = [*linked, *in_turn({layer: kinds for layer, kinds in looks.items() if layer not in linked})]
     return sorted(order, key=lambda layer: layer[1] not in preferred)
 
 
 def _add_tensors(trace: Trace, data: PageData, order: Iterable[Layer]) -> None:
-    """q, k and v of all layers in float32 if that fits; else of as many as fit in float16: q and k in that order, then v."""
+    """Store q, k and v of all layers in float32 if they fit, else of as many layers as fit in float16."""
     order = list(order)
     numbers = sum(
         tensor.numel()
@@ -264,7 +264,7 @@ def _add_tensors(trace: Trace, data: PageData, order: Iterable[Layer]) -> None:
 
 
 def _pack_layers(trace: Trace, data: PageData, order: list[Layer], *, exact: bool) -> dict[Layer, Json] | None:
-    """What the header says of the layers that are carried whole; with `exact`, all of them with all they have, or None."""
+    """Store layers and return their JSON; with `exact`, all layers with all their arrays, or None."""
     whole: dict[Layer, Json] = {}
     for part, layer in order:
         call = plain(trace.call(layer, part))
@@ -283,13 +283,13 @@ def _pack_layers(trace: Trace, data: PageData, order: list[Layer], *, exact: boo
             whole[part, layer] = dict(mask=mask, bias=bias, errors=errors) | stored
         elif exact:
             return None
-        else:  # all or none
+        else:  # a layer needs all of its arrays
             for tensor_name in packed:
                 data.blocks.pop(f"{name}.{tensor_name}", None)
             data.room = before
     for (part, layer), packed in whole.items():
         v = plain(trace.call(layer, part)).v.numpy()
-        if not v.shape[3]:  # weights alone
+        if not v.shape[3]:  # only weights
             continue
         most = float(np.abs(v).max(initial=0.0))
         half = (not exact and most < 6e4) or trace.more.get("precision") == "float16"
@@ -301,7 +301,7 @@ def _pack_layers(trace: Trace, data: PageData, order: list[Layer], *, exact: boo
 
 
 def pack(array: np.ndarray) -> tuple[str, str]:
-    """An array as text: its bytes plane by plane (all first bytes, then all second), deflated, in base64.
+    """Return an array as base64 text and its dtype: bytes plane by plane (all first bytes, then all second), deflated.
 
     >>> pack(np.arange(3, dtype=np.uint8))
     ('eJxjYGQCAAAHAAQ=', 'u1')
@@ -309,14 +309,14 @@ def pack(array: np.ndarray) -> tuple[str, str]:
     dtype = dtype_of(array)
     size = array.dtype.itemsize
     planes = array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, size).T.tobytes()
-    # Floats have no repetitions to look for, only bytes that are commoner than others.
+    # Floats hardly repeat, so only Huffman coding pays.
     strategy = zlib.Z_DEFAULT_STRATEGY if size == 1 else zlib.Z_HUFFMAN_ONLY
     packer = zlib.compressobj(6 if size == 1 else 1, zlib.DEFLATED, 15, 9, strategy)
     return base64.b64encode(packer.compress(planes) + packer.flush()).decode(), dtype
 
 
 def _precision(call: Call | Mixing, errors: dict[str, float]) -> tuple[type[np.floating], dict[str, float]]:
-    """float16 for q and k if weights stay exact, measured on rows of every head, and how exact; else float32."""
+    """Return the dtype of q and k and its errors: float16 if the weights stay exact enough, else float32."""
     weight, dot = difference(call, replace(call, q=call.q.half().float(), k=call.k.half().float()))
     if weight > MAX_HALF_ERROR:
         return np.float32, errors
@@ -324,7 +324,8 @@ def _precision(call: Call | Mixing, errors: dict[str, float]) -> tuple[type[np.f
 
 
 def _rounded_up(error: float) -> str:
-    """
+    """Round an error up to 1, 2 or 5 times a power of ten.
+
     >>> _rounded_up(0.00034), _rounded_up(0.0012), _rounded_up(0.0)
     ('0.0005', '0.002', '0.000001')
     """
@@ -336,7 +337,7 @@ def _rounded_up(error: float) -> str:
 
 
 def _find_focus(trace: Trace, focus: tuple[int | str, int | str], opening: str | None) -> Json:
-    """Where the two words are: in the part that the page opens at, else in the first that has both."""
+    """Return the two words' part and indices: in the part of `opening`, else in the first part with both."""
     problem: Problem | None = None
     for part in sorted(trace.parts, key=lambda part: part != opening):
         try:
@@ -351,7 +352,7 @@ def _find_focus(trace: Trace, focus: tuple[int | str, int | str], opening: str |
 
 
 def text_of(trace: Trace, most: int = 1500) -> str:
-    """The text, or where only ids were given what the tokens say; the beginning of a long one."""
+    """Return the first `most` characters of the text, or of the joined tokens if the trace has only ids."""
     tokens = trace.tokens(trace.parts[-1], keys=True)
     text = re.sub(r"\s*\n\s*", "\n", (trace.text or "".join(piece for piece, _, _ in tokens.whole[:most])).strip())
     return text if len(text) <= most else text[:most].rstrip() + " …"

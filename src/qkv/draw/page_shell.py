@@ -1,7 +1,7 @@
-"""One offline HTML file: style, script and words are in it, and a policy of its own lets nothing be fetched.
+"""A self-contained HTML file: styles, script and translations are inline, and its security policy forbids all requests.
 
-The elements are the ES modules in web/. A page names those that it shows; what they import comes along, all of it put
-into one script in the order in which it is needed. Only that script, hashed in the policy, may run.
+The custom elements are the ES modules in web/. The modules of a page and their imports are joined into one script in
+dependency order. Only that script may run: the policy has its hash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from ..i18n import LANGUAGES, _, language, say, translated
 from ..terminal.screen import plain
 
 IMPORT = re.compile(r'^import (?:[^;]*? from )?"(\.\.?/[\w./]+)\.js";\n', re.MULTILINE)
-BUNDLED = re.compile(
-    rf"{IMPORT.pattern}|^/\*\* @import .*\n|^export ", re.MULTILINE
-)  # what a module needs only as a file
+BUNDLED = re.compile(rf"{IMPORT.pattern}|^/\*\* @import .*\n|^export ", re.MULTILINE)  # only for separate files
 
 
 def shell(
@@ -36,9 +34,9 @@ def shell(
     placeholder: str = "",
     first_script: str = "",
 ) -> str:
-    """A page that runs these modules of web/ and carries `header` (JSON) and `blocks` (text by name).
+    """Return a page that runs these modules of web/ and contains `header` (JSON) and `blocks` (text by name).
 
-    `still` is what it shows until the script has taken over, `early` a few lines that run before everything else.
+    `placeholder` is shown until the script has started; `first_script` runs before everything else.
 
     >>> made = shell("<b>", "en", "core/words", header={"text": "</script>"})
     >>> made.splitlines()[0], "<title>&lt;b&gt;</title>" in made, made.count("</script>")
@@ -51,7 +49,7 @@ def shell(
     header_json = json.dumps(header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     texts = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in (blocks or {}).items())
     no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
-    # The script stands before the numbers and doesn't wait for them: the page is drawn while the file is being read.
+    # The script precedes the numbers, so the page is drawn while the file is still loading.
     return f"""<!doctype html>
 <html lang="{tag(lang)}">
 <head>
@@ -77,7 +75,7 @@ def shell(
 def figure_page(
     element: str, header: Mapping[str, Any], default_title: str, title: str | None, lang: str | None, *styles: str
 ) -> str:
-    """A page of one figure whose numbers can be changed: `element` of web/steps draws it from `header`."""
+    """Return a page with one interactive figure: `element` of web/steps draws it from `header`."""
     lang = None if lang is None else language(lang)
     module, name = f"steps/{element}", title or say(default_title, lang or "en")
     header, styles = {"element": element, "lang": lang, **header}, ("core/style", *styles, module)
@@ -86,13 +84,13 @@ def figure_page(
 
 @cache
 def script(*modules: str) -> str:
-    """Modules and what they import, as one: they name each other's things as they are, so imports and exports only have to go."""
+    """Return modules and their imports as one script: no import has another name, so import and export are removed."""
     joined = "\n".join(BUNDLED.sub("", _source(name)) for name in in_order(*modules))
     return _safe(joined.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(joined)};"))
 
 
 def in_order(*modules: str) -> list[str]:
-    """These modules and all that they import, each after what it needs.
+    """Return these modules and all their imports in dependency order.
 
     >>> in_order("core/state", "core/dom", "map/lines")[:3]
     ['core/state', 'core/words', 'core/dom']
@@ -111,17 +109,17 @@ def in_order(*modules: str) -> list[str]:
 
 
 def in_every_language(sentence: str) -> str:
-    """A sentence for who may read any of them, as HTML."""
+    """Return a sentence in every language, as HTML."""
     return "<br>".join(f'<span lang="{tag(name)}">{escaping.escape(say(sentence, name))}</span>' for name in LANGUAGES)
 
 
 def tag(lang: str) -> str:
-    """A language as HTML names it: fonts go by it."""
+    """Return a language as an HTML language tag, which selects fonts."""
     return "zh-CN" if lang == "zh" else lang
 
 
 def _catalogues(script: str) -> str:
-    """What the modules say, in every language there is, as JSON."""
+    """Return the translations of a script's strings, by language, as JSON."""
     strings = {json.loads(text) for text in re.findall(r'"(?:[^"\\\n]|\\.)*"', script)}
     translations = {
         lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"
@@ -138,13 +136,13 @@ def _source(name: str) -> str:
 
 
 def style(name: str) -> str:
-    """A style sheet by its path in web/."""
+    """Return a style sheet by its path in web/."""
     return asset(f"{name}.css")
 
 
 @cache
 def asset(path: str) -> str:
-    """The text of a file of web/."""
+    """Return the text of a file of web/."""
     return (files("qkv") / "web" / path).read_text(encoding="utf-8")
 
 

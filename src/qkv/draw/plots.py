@@ -1,5 +1,6 @@
-"""Figures by matplotlib: any array, the steps of an attention, one head, all heads of a layer or a model, a head as it
-forms; PNG, SVG or PDF by the name. What they are drawn on is figure_canvas.py.
+"""Matplotlib figures: any array, the steps of attention, a head, the heads of a layer or model, a head during training.
+
+The suffix of `path` selects PNG, SVG or PDF. figure_canvas.py has the shared parts.
 
 N queries, M keys, H heads, B batch.
 """
@@ -30,19 +31,19 @@ if TYPE_CHECKING:
 
     Numbers = ArrayLike | Tensor
 
-POOLED = 512  # cells along each side of a long text's map
-DENSE = 1 << 26  # pairs of a mask that are looked at to shade what it hides
-MAX_MAPS = 256  # maps of a grid: beyond, a figure takes minutes and its cells can't be told apart
-MAX_SMALL_LABELS = 24  # names along a side of a small map that can be read
-MOMENTS = 8  # of a training that stand side by side
-MAX_NUMBERED = 12  # cells along a side that have room for their numbers
+POOLED = 512  # cells per side of a pooled map
+DENSE = 1 << 26  # maximum pairs of a mask that is shaded
+MAX_MAPS = 256  # maps of a grid; more would take minutes and be too small to read
+MAX_SMALL_LABELS = 24  # readable labels per side of a small map
+MOMENTS = 8  # evaluations of a run, side by side
+MAX_NUMBERED = 12  # cells per side with room for numbers
 
 
 Names = Sequence[str] | Sequence[Sequence[str]] | None
 
 
 class Scale(TypedDict, total=False):
-    """Which numbers the colours stand for, as `paint` takes it."""
+    """Arguments of `paint` that map numbers to colours."""
 
     top: float | None
     bottom: float
@@ -60,13 +61,13 @@ def heatmap(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Anyone's numbers with their tokens: rows ask, columns are looked at. Saved to `path` if there is one.
+    """Draw attention weights with their tokens: a row per query, a column per key. Write to `path` unless it is None.
 
-    One map (N, M), a grid of heads (H, N, M), or such a grid for each item of a batch (B, H, N, M); NumPy, torch, lists.
-    For a batch, `queries` and `keys` may be one list for all or a list per item; an item with fewer names than the array
-    has rows is shown without the rest, its padding. Numbers below 0 get colours of their own, and −inf is hatched, as is
-    what `allowed` (bool, broadcasts to the array) forbids. `special` says which queries and which keys are special tokens:
-    their labels are grey.
+    One map (N, M), a grid of heads (H, N, M), or such a grid per batch item (B, H, N, M); NumPy, torch or lists. For a
+    batch, `queries` and `keys` are one list for all items or a list per item; rows and columns without a name are
+    padding and aren't drawn. Negative numbers have their own colours. −inf and cells that `allowed` (bool, broadcasts
+    to the array) forbids are hatched. `special` marks the queries and the keys that are special tokens: their labels
+    are grey.
 
     >>> figure = heatmap([[1.0, 0.0], [0.3, 0.7]], ["I", "sing"], lang="en")
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -120,7 +121,7 @@ def _grid(
     lang: str | None,
     path: str | Path | None,
 ) -> Figure:
-    """Heads side by side, (H, N, M); the items of a batch, (B, H, N, M), below each other. All in one scale."""
+    """Draw heads (H, N, M) side by side and batch items (B, H, N, M) below each other, with one scale."""
     batch = table if table.ndim == 4 else table[None]
     visible = visible.reshape(batch.shape)
     items, heads, n, m = batch.shape
@@ -157,7 +158,7 @@ def _grid(
 
 
 def _numbers(array: Numbers) -> np.ndarray:
-    """Any array as float64: torch's too, on a device, with a gradient or in half precision."""
+    """Return an array as float64, also from a torch tensor on any device."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().double()
     try:
@@ -170,7 +171,7 @@ def _numbers(array: Numbers) -> np.ndarray:
 
 
 def _names(names: Names | Tokens, what: str) -> Names:
-    """Names as lists; the tokens of a trace are taken by what they show."""
+    """Return the names of a side; tokens of a trace by their labels."""
     if isinstance(names, Tokens):
         return names.shown
     if names is not None and not (hasattr(names, "__len__") and hasattr(names, "__iter__")):
@@ -186,8 +187,10 @@ def _names(names: Names | Tokens, what: str) -> Names:
 def _side_names(
     queries: Any, keys: Any, shape: tuple[int, ...], *, padded: bool = False
 ) -> tuple[list[str] | None, list[str] | None]:
-    """The names of rows and columns; keys are called as queries are where there are as many. Refuses any other number,
-    but for the padding of an item."""
+    """Return the names of rows and columns. In a square map, keys default to the queries' names.
+
+    Raise if their number is wrong; `padded` allows fewer.
+    """
     n, m = shape
     keys = queries if keys is None and n == m else keys
     for what, names, size in ((Message("queries"), queries, n), (Message("keys"), keys, m)):
@@ -199,7 +202,7 @@ def _side_names(
 
 
 def _item_names(names: Names, item: int, items: int) -> Sequence[str] | None:
-    """The names of one item: its own list where each has one, else the list of all."""
+    """Return the names of one item: its own list, else the shared one."""
     whole = [name for name in names or () if isinstance(name, str)]
     if names is None or len(whole) == len(names):
         return None if names is None else whole
@@ -213,21 +216,21 @@ def _item_names(names: Names, item: int, items: int) -> Sequence[str] | None:
 
 
 def _scale(table: np.ndarray) -> Scale:
-    """From 0 up in blue; numbers below 0 in red, as far as those above reach in blue."""
+    """Return a blue scale from 0, or a symmetric red-blue scale if there are negative numbers."""
     finite = table[np.isfinite(table)]
     top = max(float(np.abs(finite).max(initial=0)), 1e-9)
     return {"top": top, "bottom": -top, "colours": SIGNED} if finite.min(initial=0) < 0 else {"top": top}
 
 
 def _common(part: str, tables: Sequence[np.ndarray]) -> Scale:
-    """One scale for maps that are compared: shares reach from 0 to 1, a mixer's weights as far as the largest by size."""
+    """Return one scale for all maps: 0 to 1 for attention, up to the largest absolute weight for mixers."""
     return _scale(np.concatenate([table.ravel() for table in tables])) if part == "mixers" else {}
 
 
 def steps(
     done: Steps, *, head: int = 0, item: int = 0, lang: str | None = None, path: str | Path | IO[bytes] | None = None
 ) -> Figure:
-    """The steps of an attention from left to right: q·kᵀ, what becomes of it before the softmax, the weights.
+    """Draw the steps of attention from left to right: scores, scaled and masked scores, weights.
 
     >>> from ..attention.oracle import steps as computed
     >>> figure = steps(computed([[1.0, 0.0], [0.0, 1.0]], names=["I", "sing"]), lang="en")
@@ -270,7 +273,7 @@ def steps(
 
 
 def steps_html(done: Steps) -> str:
-    """That figure as notebooks show it: an image that stands in the text itself.
+    """Return the figure of `steps` as an <img> element for notebooks.
 
     >>> from ..attention.oracle import steps as computed
     >>> steps_html(computed([[1.0, 0.0], [0.0, 1.0]]))[:32]
@@ -292,7 +295,7 @@ def head(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head by "characters", "words" or "tokens"; a long text is pooled to 512 cells a side.
+    """Draw one head by "characters", "words" or "tokens"; a long text is pooled to 512 cells per side.
 
     >>> from importlib.resources import files
     >>> from ..tracing import Trace
@@ -330,7 +333,7 @@ def _pooled(
     lang: str | None,
     path: str | Path | None,
 ) -> Figure:
-    """A head of a long text: small weights are shown darker than they are (√), since most are small."""
+    """Draw a pooled head; colours show the square root, since most weights are small."""
     from matplotlib.colors import PowerNorm
 
     trace_head = trace.head(layer, head, part, batch)
@@ -341,7 +344,7 @@ def _pooled(
     axes = figure.add_subplot()
     cells: dict[str, Any] = dict(extent=(0, trace_head.m, trace_head.n, 0), aspect="auto", interpolation="nearest")
     top = max(float(np.abs(table).max(initial=0)), 1e-9)
-    if table.min(initial=0) < 0:  # a mixer's: signed
+    if table.min(initial=0) < 0:  # a mixer
         image = axes.imshow(table, cmap=SIGNED, vmin=-top, vmax=top, **cells)
     else:
         image = axes.imshow(table, cmap=COLOURS, norm=PowerNorm(0.5, 0, top), **cells)
@@ -358,7 +361,7 @@ def _pooled(
 
 
 def _hidden(trace_head: Head | MixerHead, cell_size: tuple[int, int]) -> np.ndarray:
-    """Which cells of a pooled map hold no pair that may attend; a few rows of the mask at a time."""
+    """Return which cells of a pooled map are fully masked, reading a few rows of the mask at a time."""
     starts = range(0, trace_head.m, cell_size[1])
     rows = []
     for first in range(0, trace_head.n, cell_size[0]):
@@ -377,7 +380,7 @@ def layer(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """All heads of a layer, side by side.
+    """Draw all heads of a layer, side by side.
 
     >>> from importlib.resources import files
     >>> from ..tracing import Trace
@@ -424,7 +427,7 @@ def overview(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """Every head of every layer as a thumbnail: layers downwards, heads across; `mark` frames some of them.
+    """Draw a thumbnail of every head: layers downwards, heads across; `mark` frames (layer, head) pairs.
 
     >>> from importlib.resources import files
     >>> from ..tracing import Trace
@@ -437,7 +440,7 @@ def overview(
     layers, heads = len(numbers), trace.n_head(part)
     figure = blank((0.8 * heads + 0.9, 0.8 * layers + 0.9), [], lang)
     figure.set_layout_engine("none")
-    top = 1 - 0.5 / (0.8 * layers + 0.9)  # what is left below the line of words and the heads' numbers
+    top = 1 - 0.5 / (0.8 * layers + 0.9)  # below the caption and the head numbers
     for i, number in enumerate(numbers):
         for j in range(trace.n_head(part, number)):
             axes = figure.add_axes(
@@ -471,7 +474,7 @@ def growth(
     lang: str | None = None,
     path: str | Path | None = None,
 ) -> Figure:
-    """One head at several moments of its training, from left to right; of many, some, evenly apart.
+    """Draw one head at up to eight evaluations of a run, evenly spaced, from left to right.
 
     >>> from ..model import Config, Transformer
     >>> from ..tracing import trace

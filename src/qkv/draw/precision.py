@@ -1,6 +1,6 @@
-"""How far the numbers of a trace may be off, by the precision in which its q, k and v were kept.
+"""Error bounds of a trace's numbers, from the precision in which its q, k and v were saved.
 
-A trace that was saved in float16 computes with its rounded q and k: no digit beyond that rounding is true.
+A trace saved in float16 computes with rounded q and k, so later digits of its weights aren't exact.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..mixers.calls import Mixing
 from ..tracing.views.attention_maps import head_of
 from ..tracing.views.traces import Trace
 
-ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of what is computed from float32: q, k and v are the trace's own
+ERRORS = dict(weight=1e-6, dot=0.0, value=0.0)  # of float32 traces; q, k and v are exact
 ROWS = 16  # rows of each head on which an error is measured
-MARGIN = 1.5  # another rounding than the one that is tried may be so much worse: the largest of 150 random traces
+MARGIN = 1.5  # the worst ratio of true to measured error over 150 random traces
 HALF = 2.0**-11  # the largest rounding error of float16, as a share of the number
 
 
 def measure_errors(trace: Trace, call: Call | Mixing) -> dict[str, float]:
-    """How far weights (a mixer's: as shares of each head's largest), q·k and v of a call of a trace may be off."""
+    """Return error bounds of a call's weights (a mixer's: relative to each head's largest), q·k and v."""
     if trace.more.get("precision") != "float16":
         return ERRORS
     weight, dot = difference(call, _perturbed_call(call, torch.Generator().manual_seed(0)))
@@ -36,7 +36,7 @@ def measure_errors(trace: Trace, call: Call | Mixing) -> dict[str, float]:
 
 
 def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]:
-    """The largest difference of weights (a mixer's: as shares of each head's largest) and of q·k, on some rows of every head."""
+    """Return the largest differences of weights (see `measure_errors`) and q·k, on ROWS rows of each head."""
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / (ROWS - 1)) for i in range(ROWS)}) if n > 1 else [0]
     calls = [
@@ -59,7 +59,7 @@ def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]
 
 
 def _perturbed_call(call: Call | Mixing, noise: torch.Generator) -> Call | Mixing:
-    """The call with q, k and a mixer's writes moved as far as rounding may have moved them."""
+    """Return the call with q, k and a mixer's writes changed by as much as float16 rounding can."""
     q, k = _perturbed(call.q, noise), _perturbed(call.k, noise)
     if isinstance(call, Mixing) and call.write is not None:
         return replace(call, q=q, k=k, write=_perturbed(call.write, noise))
@@ -67,7 +67,7 @@ def _perturbed_call(call: Call | Mixing, noise: torch.Generator) -> Call | Mixin
 
 
 def _perturbed(tensor: Tensor, noise: torch.Generator) -> Tensor:
-    """Every number moved up or down by half a unit of float16, as far as rounding may have moved it."""
+    """Move every number up or down by half a float16 unit, at random."""
     _, exponent = torch.frexp(tensor)
     sign = torch.randint(0, 2, tensor.shape, generator=noise) * 2 - 1
     return tensor + sign * torch.exp2(exponent.float()) * (HALF / 2)

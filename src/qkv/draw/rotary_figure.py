@@ -1,9 +1,9 @@
-"""Rotary positions in two dimensions: q at position m is turned by m·θ, k at n by n·θ, and q·k depends on m − n alone.
+"""Rotary positions in two dimensions: q at position m is rotated by m·θ, k at n by n·θ, and q·k depends only on m − n.
 
     html(Pair(m=5, n=2))
 
-gives one offline page with sliders for m and n, the two arrows, and q·k for every pair of positions; `table_html` the same
-numbers as plain tables.
+returns an offline page with sliders for m and n, the two arrows and q·k for every pair of positions; `table_html`
+returns the same numbers as plain tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .page_shell import figure_page, tag
 
 @dataclass(frozen=True)
 class Pair:
-    """A query at position m and a key at position n, turned by θ for each position; positions go from 0 to `most`.
+    """A query at position m and a key at position n, rotated by θ per position; positions are 0 to `most`.
 
     >>> pair = Pair(m=5, n=2)
     >>> round(pair.product(), 3), round(Pair(m=8, n=5).product(), 3), pair.turned("q").round(3).tolist()
@@ -48,23 +48,23 @@ class Pair:
             raise Problem("positions are {m} and {n}: give 0 to {most}", m=self.m, n=self.n, most=self.most)
 
     def turned(self, name: str) -> NDArray[np.float64]:
-        """q or k at its position."""
+        """Return q or k rotated to its position."""
         vector, position = (self.q, self.m) if name == "q" else (self.k, self.n)
         return _rotate(vector, position * self.theta)
 
     def product(self) -> float:
-        """The dot product of the two where they are."""
+        """Return the dot product of the rotated q and k."""
         return float(self.turned("q") @ self.turned("k"))
 
     def products(self) -> NDArray[np.float64]:
-        """The same at every m (rows) and n (columns)."""
+        """Return the dot product at every m (rows) and n (columns)."""
         every = range(self.most + 1)
         queries, keys = (np.array([_rotate(vector, i * self.theta) for i in every]) for vector in (self.q, self.k))
         return queries @ keys.T
 
 
 def html(pair: Pair, lang: str | None = None, title: str | None = None) -> str:
-    """The pair as one offline page.
+    """Return the figure as an offline page.
 
     >>> html(Pair()).splitlines()[0]
     '<!doctype html>'
@@ -75,7 +75,7 @@ def html(pair: Pair, lang: str | None = None, title: str | None = None) -> str:
 
 
 def table_html(pair: Pair, lang: str | None = None) -> str:
-    """The same numbers as plain tables.
+    """Return the same numbers as HTML tables.
 
     >>> print(table_html(Pair(most=2, m=2, n=1, digits=2), "en").splitlines()[-4])
     <tr><th scope="row">2</th><td>0.54</td><td>0.88</td><td>1.00</td></tr>
@@ -99,7 +99,7 @@ def table_html(pair: Pair, lang: str | None = None) -> str:
 
 
 def _rotate(vector: Sequence[float], angle: float) -> NDArray[np.float64]:
-    """[x, y] → [x·cos − y·sin, y·cos + x·sin], as attention/positions.py turns each pair."""
+    """Return [x·cos − y·sin, y·cos + x·sin], as attention/positions.py rotates each pair."""
     x, y = vector
     cos, sin = math.cos(angle), math.sin(angle)
     return np.array([x * cos - y * sin, y * cos + x * sin])

@@ -1,4 +1,4 @@
-"""Prints a list of steps: of each a title, sentences and tables whose rows and columns have names.
+"""Print steps: each has a title, sentences and labelled tables.
 
 >>> print(print_steps(["Two numbers"], [TextStep("1  their sum", "It is 3.", TextTable([[1, 2]], ["a"], title="x"))], digits=0))
 Two numbers
@@ -27,7 +27,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class TextTable:
-    """A matrix as text_grid.numbers takes it, under a title."""
+    """A labelled matrix with a title."""
 
     values: ArrayLike
     rows: Sequence[str] | None = None
@@ -42,14 +42,14 @@ class TextTable:
 
 
 class TextStep:
-    """A title and what stands below it, in order."""
+    """A title with sentences and tables."""
 
     def __init__(self, title: str, *body: str | TextTable) -> None:
         self.title, self.body = title, body
 
 
 def print_steps(introduction: Sequence[str], steps: Iterable[TextStep], digits: int) -> str:
-    """Return the introduction and the steps as text, with `digits` behind the decimal point."""
+    """Return the introduction and the steps as text, with `digits` decimals."""
     lines = list(introduction)
     for step in steps:
         lines += ["", step.title]
@@ -61,7 +61,7 @@ def print_steps(introduction: Sequence[str], steps: Iterable[TextStep], digits: 
 def print_sum(
     word: str, keys: Sequence[str], weights: np.ndarray, terms: np.ndarray, lang: str | None, digits: int
 ) -> str:
-    """Return one query's output written out as a sum: each key's weight, times its row of V, and the total."""
+    """Return one query's output as a sum: each key's weight times its row of V, and the total."""
     table = np.column_stack([weights, terms])
     columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
     title = say("The row of {word}, term by term: Σ weight × V", lang, word=word)
@@ -70,7 +70,7 @@ def print_sum(
 
 
 def as_text(lines: Callable[P, Iterable[str]]) -> Callable[P, str]:
-    """Let a function that yields lines return them as one text."""
+    """Decorate a generator of lines to return one text."""
 
     @wraps(lines)
     def joined(*args: P.args, **options: P.kwargs) -> str:
@@ -80,17 +80,17 @@ def as_text(lines: Callable[P, Iterable[str]]) -> Callable[P, str]:
 
 
 def indented(values: ArrayLike, rows: Sequence[str], columns: Sequence[str] | None = None, most: int = 16) -> list[str]:
-    """Return the lines of a table, two blanks in."""
+    """Return the lines of a table, indented by two spaces."""
     return ["  " + line for line in TextTable(values, rows, columns, most=most).lines(3)]
 
 
 def weighted_sum(output: np.ndarray, word: str, difference: float) -> list[str]:
-    """Return the lines that end the row of a word: Σ weight × V, and how exactly the model's own kernel gives the same."""
+    """Return the last lines of a row: Σ weight × V and its difference from the model's own kernel."""
     message = _("The same to {difference} as the model's own kernel gives from these q, k and v.")
     return [say("Σ weight × V:"), *indented(output, [word], most=10), say(message, difference=f"{difference:.0e}")]
 
 
 def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:
-    """Return the query, the key and the value where `by` is largest, for a sentence."""
+    """Return the query, key and value where `by` is largest, as fields of a sentence."""
     row, column = divmod(int(by.argmax()), by.shape[1])
     return {"query": rows[row], "key": columns[column], "value": float(table[row, column])}

@@ -1,6 +1,6 @@
-"""Maps in a terminal: a coloured cell per weight, with its number where there is room.
+"""Attention maps in a terminal: a coloured cell per weight, with its number if there is room.
 
-Colour is 24-bit where the terminal says so, 256 colours or shades of ░▒▓█ elsewhere; NO_COLOR and pipes get shades.
+Uses 24-bit colour, 256 colours or the shades ░▒▓█, as the terminal supports; NO_COLOR and pipes get shades.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..terminal import text_grid
 if TYPE_CHECKING:
     from ..tracing.views.word_map import WordMap
 
-# From paper to ink, dark enough at the end to tell 0.6 from 0.9.
+# From light to dark, so that 0.6 and 0.9 differ visibly.
 RAMP = ((250, 250, 247), (214, 230, 244), (158, 202, 225), (84, 150, 203), (33, 102, 172), (8, 48, 107))
 BELOW = ((250, 250, 247), (253, 219, 199), (244, 165, 130), (214, 96, 77), (178, 24, 43), (103, 0, 31))  # below 0
 SHADES = " ░▒▓█"
@@ -28,7 +28,7 @@ HIDDEN = "╱╱"
 
 
 def colours() -> str:
-    """What this terminal can show: "true", "256" or "none".
+    """Return the terminal's colour support: "true", "256" or "none".
 
     >>> colours() in ("true", "256", "none")
     True
@@ -54,12 +54,12 @@ def heatmap(
     columns: int | None = None,
     top: float | None = None,
 ) -> str:
-    """A map as lines of text: a row per query, a column per key, pairs that may not attend hatched.
+    """Return a map as text: a row per query, a column per key, masked pairs hatched.
 
-    Where numbers are below 0, as a mixer's may be, these are red and all colours are relative to the largest. `mark` points
-    at one cell; `special` says which queries and keys are special tokens, whose labels are dimmed. Where the
-    terminal is too narrow for all keys, neighbours are joined (see `together`): their sum, so that rows add up as before.
-    `top` is the weight with the deepest colour; 1 by default, or the largest if some are below 0.
+    Negative numbers, as of mixers, are red. `mark` points at one cell. `special` marks the queries and the keys that
+    are special tokens; their labels are dimmed. If the terminal is too narrow for all keys, each column is the sum of
+    several neighbours (see `together`). `top` is the weight with the darkest colour: by default 1, or the largest
+    absolute weight if some are negative.
 
     >>> print(heatmap([[1, 0], [0.25, 0.75]], ["我", "it"], ["我", "it"], allowed=[[1, 0], [1, 1]], colour="none"))
             i
@@ -98,7 +98,7 @@ def heatmap(
 
 
 def together(keys: int, queries: Sequence[str], columns: int | None = None) -> int:
-    """How many neighbouring keys share a column, so that a map with these rows fits into the terminal.
+    """Return how many neighbouring keys share a column, so that a map with these rows fits into the terminal.
 
     >>> together(40, ["a"], columns=100), together(40, ["a"], columns=80), together(40, ["a"], columns=24)
     (1, 2, 4)
@@ -112,7 +112,7 @@ def _names(queries: Sequence[str]) -> list[str]:
 
 
 def room(columns: int | None) -> int:
-    """How many columns a terminal has, or is said to have.
+    """Return `columns`, or the width of the terminal if it is None.
 
     >>> room(72)
     72
@@ -129,14 +129,14 @@ def _dimmed(text: str) -> str:
 
 
 def _header(labels: Sequence[str], cell: int, dimmed: Sequence[bool]) -> list[str]:
-    """Labels written downwards, ending on one line; at most eight letters of each."""
+    """Return vertical labels of up to eight characters, aligned at the bottom."""
     words = [label if len(label) <= 8 else label[:7] + "…" for label in labels]
     height = max(map(len, words), default=0)
     words = [" " * (height - len(word)) + word for word in words]
     lines = []
     for line in range(height):
         cells = [text_grid.left(" " * (cell > 2) + word[line], cell) for word in words]
-        remaining = len("".join(cells).rstrip())  # blanks at the end of a line go, dimmed or not
+        remaining = len("".join(cells).rstrip())  # drop trailing blanks, also dimmed ones
         for j, text in enumerate(cells):
             visible = text[: max(remaining, 0)]
             remaining -= len(text)
@@ -162,7 +162,7 @@ def _cell(value: float, visible: bool, width: int, colour: str, marked: bool, to
 
 
 def paper_of(size: float, text: str, colour: str) -> str:
-    """A text in black on paper of the colour of a weight, for terminals of colour "true" or "256".
+    """Return black text on the colour of a weight, for colour "true" or "256".
 
     >>> paper_of(1.0, "cat", "256").endswith("mcat\\x1b[0m")
     True
@@ -171,7 +171,7 @@ def paper_of(size: float, text: str, colour: str) -> str:
 
 
 def _on_paper(paper: tuple[int, int, int], front: tuple[int, int], text: str, colour: str) -> str:
-    """A text on coloured paper; `front` is its grey, of 256 and as one of 256 colours."""
+    """Return text on a background colour; `front` is its grey as an RGB level and as one of the 256 colours."""
     r, g, b = paper
     if colour == "true":
         return f"\x1b[48;2;{r};{g};{b};38;2;{front[0]};{front[0]};{front[0]}m{text}\x1b[0m"
@@ -180,7 +180,7 @@ def _on_paper(paper: tuple[int, int, int], front: tuple[int, int], text: str, co
 
 
 def _signed(value: float) -> str:
-    """A number of any size in four letters.
+    """Format a number of any size in four characters.
 
     >>> [_signed(value) for value in (0.001, -0.25, 1.5, -12.3, -4000.0, 1e10)]
     ['  · ', '−.25', ' 1.5', ' −12', '−4e3', '1e10']
@@ -198,7 +198,7 @@ def _signed(value: float) -> str:
 
 
 def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[int, int, int]:
-    """The colour of a weight: its square root, so that small ones can be told apart."""
+    """Return the colour of a weight's square root, which separates small weights."""
     position = min(max(float(value), 0.0), 1.0) ** 0.5 * (len(ramp) - 1)
     low = min(int(position), len(ramp) - 2)
     start, end = ramp[low], ramp[low + 1]
@@ -207,7 +207,7 @@ def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[i
 
 
 def whole_map(seen: WordMap, mark: tuple[int, int] | None = None) -> str:
-    """One head as shades, every row and column named; on a narrow terminal, a note on which columns are joined.
+    """Return the labelled map of one head, with a note if a narrow terminal joins columns.
 
     >>> from importlib.resources import files
     >>> from ..tracing import Trace
