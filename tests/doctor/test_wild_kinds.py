@@ -735,3 +735,88 @@ def test_a_cache_whose_outputs_are_nan_is_not_judged():
     """Softmax over the heads gives NaN where all are masked; the check ended with an IndexError."""
     report = checked(CACHE_WITH_NAN, "CachedAttention")
     assert ids(report) == ["X3"]
+RELATIVE_TABLE = """
+def relative_positions(length, d_model):
+    table = torch.zeros(length, d_model)
+    place = torch.arange(length).unsqueeze(1).float() - length // 2
+    rate = torch.exp(torch.arange(0, d_model, 2).float() * -(math.log(10000.0) / d_model))
+    table[:, 0::2] = torch.sin(place * rate)
+    table[:, 1::2] = torch.cos(place * rate)
+    return table
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RELATIVE_TABLE,
+        RELATIVE_TABLE.replace("length // 2", "1"),
+        RELATIVE_TABLE.replace("return table", "return 0.02 * table"),
+        RELATIVE_TABLE.replace("place * rate", "place / length * 2 * math.pi * rate"),
+    ],
+)
+def test_a_table_of_other_places_has_no_wrong_frequencies(code):
+    """It was called R1: places from -n/2 to n/2 have other sines than places from 0."""
+    report = checked(code, "relative_positions")
+    assert not ids(report) and report.verdict != "right", report
+
+
+def test_a_table_whose_pairs_have_two_frequencies_is_still_wrong():
+    code = RELATIVE_TABLE.replace(" - length // 2", "").replace(
+        "cos(place * rate)", "cos(place * rate * 10000 ** (-1 / d_model))"
+    )
+    assert ids(checked(code, "relative_positions")) == ["R1"]
+
+
+SET_BEFORE = """
+class RelativePositions(nn.Module):
+    def __init__(self, d_model, max_len=50):
+        super().__init__()
+        self.d_model = d_model
+
+    def extend(self, length):
+        self.register_buffer("pe", torch.zeros(1, 2 * length - 1, self.d_model))
+
+    def forward(self, x):
+        return x, self.pe[:, : x.size(1)]
+"""
+
+
+def test_what_another_method_sets_is_no_attribute_that_is_missing():
+    """It was called W1: the encoder calls `extend` before."""
+    assert checked(SET_BEFORE, "RelativePositions").verdict == "unknown"
+
+
+ABSENT_BASE = """
+import a_package_that_is_not_here as trainers
+
+class SelfAttentionModel(trainers.TrainerModule):
+    def __init__(self, d_model):
+        super().__init__()
+        self.save_settings()
+        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = self.q(x), self.k(x), self.v(x)
+        return (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+"""
+
+
+def test_an_attribute_may_be_one_of_a_base_class_that_is_absent():
+    """It was called W1: the package that has the method is not installed."""
+    assert checked(ABSENT_BASE, "SelfAttentionModel").verdict == "unknown"
+
+
+IN_PLACE = """
+def attend(q, k, v, mask=None):
+    if mask is not None:
+        k = k.masked_fill_(~mask[:, None, :, None], 0.0)
+        v = v.masked_fill_(~mask[:, None, :, None], 0.0)
+    q, k = q.softmax(dim=-1), k.softmax(dim=-2)
+    return q @ (k.transpose(-2, -1) @ v)
+"""
+
+
+def test_projections_may_be_edited_in_place():
+    """It was called N2: the check handed over leaves, where a model hands over outputs of its projections."""
+    assert "N2" not in ids(checked(IN_PLACE, "attend"))

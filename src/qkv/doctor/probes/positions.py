@@ -78,10 +78,10 @@ def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | N
         return case
     if not re.search(r"sin", (says.segment or "sin")):
         return case
-    if np.abs(one).max() > 1.001:
+    if (why := _why(one)) is None:
         case.miss("numbers", _("the numbers of the table: they are those of no known formula"))
         return case
-    case.add("R1", change=error, why=_why(one))
+    case.add("R1", change=error, why=why)
     return case
 
 
@@ -99,8 +99,8 @@ def sinusoids(n: int, width: int, base: float = 10000.0) -> Any:
         yield "side by side", np.concatenate([cos, sin], -1)[:, :width]
 
 
-def _why(table: Array) -> Any:
-    """Which slip gives this table."""
+def _why(table: Array) -> Message | None:
+    """Return the slip that gives this table; None if the table may be another one, as of relative or scaled positions."""
     n, width = table.shape
     half = (width + 1) // 2
     place, i = np.arange(n)[:, None], np.arange(half)
@@ -115,15 +115,30 @@ def _why(table: Array) -> Any:
                 table, np.concatenate([sin, cos], -1)[:, :width], atol=1e-4
             ):
                 return Message(words)
+    if not _is_waves(table):
+        return None
     pairs = table[:, 0 : 2 * (width // 2) : 2] ** 2 + table[:, 1 : 2 * (width // 2) : 2] ** 2
     halves = table[:, : width // 2] ** 2 + table[:, width // 2 : 2 * (width // 2)] ** 2
     off = min(float(np.abs(pairs - 1).max()), float(np.abs(halves - 1).max()))
-    if off > 1e-3:
-        return Message(
-            "sin² + cos² of a pair is off 1 by up to {off:.2g}: sin and cos of a pair have different frequencies",
-            off=off,
-        )
-    return Message("its frequencies are others")
+    if off <= 1e-3:
+        return None
+    return Message(
+        "sin² + cos² of a pair is off 1 by up to {off:.2g}: sin and cos of a pair have different frequencies",
+        off=off,
+    )
+
+
+def _is_waves(table: Array) -> bool:
+    """True if each channel is the sine or the cosine of place · frequency, with frequencies of at most 1.
+
+    >>> place = np.arange(5.0)[:, None]
+    >>> _is_waves(np.sin(place * [1, 0.1])), _is_waves(np.sin((place - 2) * [1, 0.1])), _is_waves(0.1 * np.cos(place))
+    (True, False, False)
+    """
+    place, first = np.arange(len(table))[:, None], np.clip(table[1], -1, 1)
+    waves = np.sin(place * np.arcsin(first)), np.cos(place * np.arccos(first))
+    off = np.minimum(*(np.abs(table - wave).max(0) for wave in waves))
+    return bool((off < 1e-3).all())
 
 
 def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, str, bool] | None:

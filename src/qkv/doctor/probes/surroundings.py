@@ -12,6 +12,7 @@ from torch import Tensor
 from ...watching import Operation, Watcher
 from ..case import Case
 from ..source.nodes import path
+from ..source.standins import Standin
 from ..subject.building import re_module
 from ..subject.errors import CannotRun, UserError
 from ..subject.subject import Subject
@@ -175,13 +176,36 @@ def own_fault(problem: CannotRun, source: Any) -> bool:
     if isinstance(error, NameError):
         return (
             bool(error.name)
+            and not re.search(r"import\s*\*", source.text)
             and not re.search(rf"\b{error.name}\b\s*(=|:|,|in\b)", source.text)
             and not re.search(rf"(import|as|def|class|for)\s+(.*\b)?{error.name}\b", source.text)
         )
     text = str(error)
     if isinstance(error, AttributeError):
         named = re.match(r"'(\w+)' object has no attribute", text)
-        return bool(named) and bool(re.search(rf"class {named[1]}\b", source.text)) if named else False
+        own = named is not None and bool(re.search(rf"class {named[1]}\b", source.text))
+        return own and not _is_set(error.name or "", source.tree) and not _derives_from_absent(type(error.obj))
     return isinstance(error, TypeError) and bool(
         re.search(r"tuple of ints,? ?but got .*float|'float' object cannot be interpreted", text)
     )
+
+
+def _is_set(name: str, tree: ast.AST) -> bool:
+    """True if the file sets an attribute of that name somewhere: another method may have to be called before.
+
+    >>> tree = ast.parse('self.register_buffer("table", t); self.w = 1; self.heads == self.scale')
+    >>> [_is_set(name, tree) for name in ("table", "w", "heads", "scale")]
+    [True, True, False, False]
+    """
+    return any(
+        (isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store))
+        or (isinstance(node, ast.Constant) and node.value == name)
+        or (isinstance(node, ast.Name) and node.id == "setattr")
+        for node in ast.walk(tree)
+    )
+
+
+def _derives_from_absent(cls: type) -> bool:
+    """True if a base class comes from a package that is not installed, and so may have had the attribute."""
+    bases = [base for each in cls.__mro__ for base in vars(each).get("__orig_bases__", ())]
+    return any(isinstance(base, Standin) for base in bases)

@@ -241,14 +241,16 @@ class Subject:
             self.budget.pay(CALL + 2 * self._weights_count * tokens * (3 if grad else 1))
         if self.left is not None and not self.carrying:
             self.left.restore(self.owner)
+        if grad:  # not leaves: in a model they are outputs of other layers, which may be edited in place
+            with torch.enable_grad():
+                arguments = {
+                    p: a.requires_grad_(True).clone() if isinstance(a, Tensor) and a.is_floating_point() else a
+                    for p, a in arguments.items()
+                }
         plain = {p: v for p, v in self.fixed.items() if not isinstance(v, Fitted)}
         filled = {**arguments, **plain, **(given or {})}
         positional, named = self.bind(filled)
         tensors = [a for a in arguments.values() if isinstance(a, Tensor)]
-        if grad:
-            for tensor in tensors:
-                if tensor.is_floating_point():
-                    tensor.requires_grad_(True)
         if seed is not None:
             _seed(seed)
             np.random.seed(seed)
