@@ -7,7 +7,7 @@ import pytest
 from qkv.doctor import doctor
 from qkv.doctor.case import Asked
 from qkv.doctor.doctor import check
-from qkv.doctor.source.file import parse
+from qkv.doctor.source.file import parse, read
 from qkv.doctor.subject.errors import Budget
 from tests.selection import slow_except
 
@@ -820,3 +820,143 @@ def attend(q, k, v, mask=None):
 def test_projections_may_be_edited_in_place():
     """It was called N2: the check handed over leaves, where a model hands over outputs of its projections."""
     assert "N2" not in ids(checked(IN_PLACE, "attend"))
+
+
+LATENTS = """
+class Attend(nn.Module):
+    def __init__(self, dim, heads=1):
+        super().__init__()
+        self.heads = heads
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, asks, given):
+        B, N, C = asks.shape
+        q, k, v = (t.view(B, -1, self.heads, C // self.heads).transpose(1, 2) for t in (self.q(asks), self.k(given), self.v(given)))
+        weights = (q @ k.transpose(-2, -1) / math.sqrt(C // self.heads)).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).reshape(B, N, C))
+
+class LatentBlock(nn.Module):
+    def __init__(self, dim, heads=4):
+        super().__init__()
+        self.read = Attend(dim)
+        self.think = Attend(dim, heads)
+
+    def forward(self, x, z):
+        z = self.read(z, x)
+        return self.think(z, z)
+"""
+
+
+def test_the_second_of_two_texts_may_ask_and_its_first_attention_have_one_head():
+    """It was called C5, by the letters x and z, and H4, by the heads of the attention that comes second."""
+    report = checked(LATENTS, "LatentBlock")
+    assert not ids(report) and report.verdict != "right", report
+
+
+WHOLE_MODEL = """
+class Forecaster(nn.Module):
+    def __init__(self, d_in, d_model, n_heads, d_ff, d_out):
+        super().__init__()
+        self.embed = nn.Linear(d_in, d_model)
+        self.attn = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.ff = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Linear(d_ff, d_model))
+        self.head = nn.Linear(d_model, d_out)
+
+    def forward(self, x):
+        x = self.embed(x)
+        h = self.norm1(x)
+        x = x + self.attn(h, h, h)[0]
+        return self.head(x + self.ff(self.norm2(x)))
+"""
+
+
+@pytest.mark.parametrize("code", [WHOLE_MODEL, WHOLE_MODEL.replace("        x = self.embed(x)\n", "")])
+def test_a_projection_behind_the_blocks_is_no_residual_that_is_missing(code):
+    """It was called T6: the output of a model is its head's."""
+    assert "T6" not in ids(checked(code, "Forecaster"))
+
+
+def test_a_block_without_residuals_is_still_wrong():
+    code = WHOLE_MODEL.replace("        x = self.embed(x)\n", "")
+    code = code.replace("x + self.attn", "self.attn").replace(
+        "self.head(x + self.ff(self.norm2(x)))", "self.ff(self.norm2(x))"
+    )
+    assert "T6" in ids(checked(code, "Forecaster"))
+
+
+RECOMMENDER = """
+class Recommender(nn.Module):
+    def __init__(self, items, width):
+        super().__init__()
+        self.items = nn.Embedding(items, width)
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, users, sequences):
+        x = self.items(sequences)
+        n = x.shape[1]
+        scores = self.q(x) @ self.k(x).transpose(1, 2) / x.shape[-1] ** 0.5
+        scores = scores.masked_fill(torch.ones(n, n).triu(1).bool(), float("-inf"))
+        return scores.softmax(-1) @ self.v(x)
+"""
+
+
+def test_an_argument_that_nothing_uses_is_no_mask():
+    """It was called M3: taken for a mask because nothing else fitted."""
+    report = checked(RECOMMENDER, "Recommender")
+    assert not ids(report) and report.verdict != "right", report
+
+
+OUTER = """
+class MemoryAttention(nn.Module):
+    def __init__(self, d_query, d_memory, d_attention):
+        super().__init__()
+        self.w_q = nn.Linear(d_query, d_attention)
+        self.w_k, self.w_v = nn.Linear(d_memory, d_attention), nn.Linear(d_memory, d_attention)
+
+    def forward(self, query, keys, values):
+        q = self.w_q(query)
+        return (q @ keys.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ values
+
+class StepDecoder(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.attention = MemoryAttention(width, width, width)
+
+    def forward(self, x, memory):
+        return self.attention(x, self.attention.w_k(memory), self.attention.w_v(memory))
+"""
+
+
+def test_a_layer_that_the_decoder_calls_once_is_used():
+    """It was called P1 and P3: keys and values come projected."""
+    report = checked(OUTER, "MemoryAttention")
+    assert not ids(report) and report.verdict != "right", report
+    assert ids(checked(OUTER.split("class StepDecoder")[0], "MemoryAttention"))
+
+
+def test_a_block_of_another_file_that_no_call_built_is_not_checked(tmp_path):
+    """It was called right: the class that the other word chooses stands in another file."""
+    (tmp_path / "distances.py").write_text(
+        "from torch import nn\nclass DistanceAttention(nn.MultiheadAttention):\n    pass\n"
+    )
+    (tmp_path / "model.py").write_text(
+        HEAD
+        + dedent("""
+            from distances import DistanceAttention
+
+            class Attend(nn.Module):
+                def __init__(self, dim, kind="plain"):
+                    super().__init__()
+                    if kind in KINDS:
+                        self.other = DistanceAttention(dim, 2)
+                    self.q, self.k, self.v = (nn.Linear(dim, dim) for _ in range(3))
+
+                def forward(self, x):
+                    q, k, v = self.q(x), self.k(x), self.v(x)
+                    return (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1) @ v
+        """).replace("KINDS", "('distance',) if len(kind) > 99 else ()")
+    )
+    source = read(tmp_path / "model.py")
+    report = check(source.load("Attend"), source=source, name="Attend")
+    assert report.verdict == "partly" and "no call reached" in str(report), report

@@ -407,7 +407,10 @@ def other_keys(case: Case) -> None:
         if re.search(rf"gave Tensor\({subject.sizes.batch}, {m},", text) and not case.has(
             "H1", "H2", "H3", "H9", "P1", "P2"
         ):
-            case.add("C5", n=n, m=m)
+            if all(len(p) > 1 or p in "QKVqkv" for p, r in subject.roles.items() if r in ("q", "k", "v", "memory")):
+                case.add("C5", n=n, m=m)
+            else:  # a single letter such as `z` may be either
+                case.miss("other keys", _("which of two texts asks: their names don't say it"))
         elif re.search(RESHAPED, text) and not case.has("H1", "H2", "H3", "H9", "P1", "P2"):
             case.add("C3", n=n, m=m, error=text, line=error.line)
         else:  # a design for one length, such as a convolution or relative positions, stops elsewhere

@@ -17,6 +17,7 @@ from ...i18n import _
 from ..case import Case
 from ..source import coverage
 from ..source.file import Source
+from ..source.imports import project_names
 from ..subject.errors import CannotRun, UserError
 from ..subject.formats import SHAPES
 from ..subject.search import find_subject
@@ -153,7 +154,7 @@ def unrun(source: Source, name: str) -> list[coverage.CodeBlock]:
     coverage.settle(True)
     code = open_code(source)
     nodes = code.uses(name) if code is not None else []
-    known = set(source.definitions)
+    known = {*source.definitions, *project_names(source)}
     blocks = coverage.unrun(dict.fromkeys(nodes), source.loader.module.ran.ended)
     return [
         b

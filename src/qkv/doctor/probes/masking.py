@@ -29,6 +29,7 @@ from ..numbers.watching import contexts_of, shares_of, watch
 from ..source.conventions import is_square, ranks
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
+from ..subject.guess import role
 from ..subject.made import Made
 from ..subject.values import signature
 from . import polarity
@@ -60,10 +61,14 @@ TINY = 1e-3  # a score that moves by less keeps its weight
 def examine_masks(case: Case) -> None:
     """Every mask argument by itself, then two of them together."""
     for parameter in case.subject.masks:
+        claimed = len(case.founds)
         try:
             examine_mask(case, parameter)
         except UserError as error:
             _stopped(case, parameter, error)
+        if len(case.founds) > claimed and role(parameter) not in ("mask", "lengths") and not _is_asked(case, parameter):
+            del case.founds[claimed:]  # taken for a mask because nothing else fitted: what it does proves no mistake
+            _not_understood(case, parameter)
     known = case.formats
     if len(known) >= 2 and not case.founds:
         two_masks(case, *list(known.items())[:2])
@@ -71,6 +76,11 @@ def examine_masks(case: Case) -> None:
         for parameter, format_ in known.items():
             mask_and_window(case, window, parameter, format_)
     case.mask_examples = _givens(case)
+
+
+def _is_asked(case: Case, parameter: str) -> bool:
+    """True if the argument is a mask by what it does, or because the caller says so."""
+    return parameter in case.discovered or parameter in (case.asked.call or {}).values()
 
 
 def _givens(case: Case) -> list[dict[str, Any]]:

@@ -9,10 +9,10 @@ from torch import nn
 
 from ...i18n import _
 from ..case import Case
-from ..numbers.guesses import head_counts
+from ..numbers.guesses import head_counts, letter_of
 from ..numbers.watching import mixed_of
 from ..source.file import Source
-from ..source.uses import used_by
+from ..source.uses import reached_from_outside, used_by
 from ..subject.adapt import eval_flags
 from ..subject.errors import UserError
 from ..subject.guess import role
@@ -206,6 +206,9 @@ def inventory(case: Case) -> None:
         )
         if match.guess.label == "partly unprojected" and not name
     ]
+    idle = [name for name in case.unused if letter_of(name).upper() in missing]
+    if idle and reached_from_outside(case.source, subject.name, idle):
+        return None  # whoever calls it projects them before
     if missing and (watched.projected or watched.after) and not case.has("T2", "T1"):
         case.add("P3", missing=", ".join(f"W_{m}" for m in missing))
     elif match.guess.label == "inputs" and watched.after and not case.has("T2", "T1"):

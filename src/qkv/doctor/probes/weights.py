@@ -12,6 +12,7 @@ from ...i18n import _
 from ..case import Case
 from ..mistakes.projections import FromTheKey
 from ..numbers.guesses import letter_of
+from ..source.uses import reached_from_outside
 from ..subject import leavings, usage
 from ..subject.capture import Capture, named
 from ..subject.errors import UserError, line_of
@@ -270,6 +271,10 @@ def every_weight_counts(case: Case) -> None:
     biases = {n for n in unused if n.endswith("bias")}
     projections = [n for n in projections if n not in biases]
     kinds = {re.sub(r"\d+", "·", n) for n in projections}  # heads.0.value and heads.1.value are one
+    if projections and reached_from_outside(case.source, case.subject.name, projections):
+        text = _("what {weights} is for: it gets no gradient here, and other code uses it by its name")
+        case.miss("weights", text, weights=", ".join(projections[:4]))
+        return None
     if projections and len(kinds) < 3 and not case.has("P2", "C1", "X6"):
         used = ", ".join(dict.fromkeys(n for n in (case.match.guess.names if case.match else ()) if n))
         seen = subject(case.inputs, watch=True).seen

@@ -43,6 +43,16 @@ def imported_attention(source: "Source", known: Names) -> set[str]:
     return words
 
 
+def project_names(source: "Source") -> set[str]:
+    """What a file imports by name from other files of its project."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and _find(source.path, node.module or "", node.level) is not None
+        for alias in node.names
+    }
+
+
 def _names_in(file: Path | None, known: Names) -> set[str]:
     """The attention of a file, and what it imports of it from others."""
     from .file import read

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +21,40 @@ def used_by(source: Any, name: str) -> str:
     for other, node in source.definitions.items():
         if isinstance(node, ast.ClassDef) and other != name and _builds(node, name) and _has_matrix(node):
             return other
+    builds = re.compile(rf"\b{re.escape(name)}\s*\(")
+    for file, text in _importers(source, name):
+        if builds.search(text) and re.search(r"Linear|Dense|Parameter", text):
+            return file.name
+    return ""
+
+
+def reached_from_outside(source: Any, name: str, weights: Iterable[str]) -> bool:
+    """True if code outside a class uses the layer of one of these weights, such as `self.attention.w_k(memory)`."""
+    words = {next(w for w in reversed(one.removesuffix(".weight").split(".")) if not w.isdigit()) for one in weights}
+    if not words or not isinstance(source, Source):
+        return False
+    if any(
+        isinstance(node, ast.Attribute) and node.attr in words and getattr(node.value, "id", "") != "self"
+        for node in ast.walk(source.tree)
+    ):
+        return True
+    reach = re.compile(rf"(?<!\bself)\.({'|'.join(map(re.escape, words))})\b")
+    return any(reach.search(text) for _file, text in _importers(source, name))
+
+
+def _importers(source: Source, name: str) -> Iterator[tuple[Path, str]]:
+    """The other files of the project that import the class, with their text."""
     stem = re.escape(source.path.stem)
     imports = re.compile(
         rf"^\s*(from\s+[\w.]*\b{stem}\s+import\s+(\(|\*|.*\b{re.escape(name)}\b)|import\s+[\w.]*\b{stem}\b)", re.M
     )
-    builds = re.compile(rf"\b{re.escape(name)}\s*\(")
     for file in _project(source.path):
         try:
             text = file.read_text(encoding="utf-8", errors="replace") if file.stat().st_size < LARGEST else ""
         except OSError:
             continue
-        if imports.search(text) and builds.search(text) and re.search(r"Linear|Dense|Parameter", text):
-            return file.name
-    return ""
+        if imports.search(text):
+            yield file, text
 
 
 def _builds(node: ast.AST, name: str) -> bool:
