@@ -960,3 +960,69 @@ def test_a_block_of_another_file_that_no_call_built_is_not_checked(tmp_path):
     source = read(tmp_path / "model.py")
     report = check(source.load("Attend"), source=source, name="Attend")
     assert report.verdict == "partly" and "no call reached" in str(report), report
+
+
+SEQUENCE_FIRST = """
+class EncoderLayer(nn.Module):
+    def __init__(self, d_model, nhead, d_ff):
+        super().__init__()
+        self.self_attn = nn.MultiheadAttention(d_model, nhead)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+        self.linear1, self.linear2 = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+    def forward(self, src):
+        src = self.norm1(src + self.self_attn(src, src, src)[0])
+        return self.norm2(src + self.linear2(self.linear1(src).relu()))
+"""
+
+
+def test_a_layer_whose_axes_nobody_names_may_be_sequence_first():
+    """It was called H9, though torch's own attention takes the sequence first unless told otherwise."""
+    report = checked(SEQUENCE_FIRST, "EncoderLayer")
+    assert not ids(report) and report.verdict == "partly", report
+    said = SEQUENCE_FIRST.replace("def forward(self, src):", "def forward(self, src):  # (batch, length, d_model)")
+    assert ids(checked(said, "EncoderLayer")) == ["H9"]
+
+
+FLAGGED = """
+class BlockAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(d_model, n_heads, batch_first=True)
+
+    def forward(self, x, attn_mask=None):
+        n = x.shape[1]
+        future = torch.ones(n, n).triu(1).bool() if attn_mask else None
+        return self.attn(x, x, x, attn_mask=future)[0]
+"""
+
+
+def test_a_flag_named_like_a_mask_is_no_broken_mask():
+    """It was called M17: a tensor has no single truth, and this is no tensor."""
+    report = checked(FLAGGED, "BlockAttention")
+    assert not ids(report) and report.verdict == "partly", report
+    broken = FLAGGED.replace(
+        "future = torch.ones(n, n).triu(1).bool() if attn_mask else None", "future = ~attn_mask if attn_mask else None"
+    )
+    assert ids(checked(broken, "BlockAttention")) == ["M17"]
+
+
+OPTION = '''
+class PixelAttention(nn.Module):
+    """Self-attention. With causal_mask, each pixel only considers previous pixels, not future ones."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x, causal_mask=False):
+        scores = self.q(x) @ self.k(x).transpose(1, 2) / x.shape[-1] ** 0.5
+        if causal_mask:
+            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+        return self.out(scores.softmax(-1) @ self.v(x))
+'''
+
+
+def test_a_triangle_that_the_caller_may_ask_for_is_not_missing():
+    """It was called M14: the words that ask for a triangle are about the flag."""
+    assert not ids(checked(OPTION, "PixelAttention"))

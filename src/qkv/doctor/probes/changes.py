@@ -550,6 +550,8 @@ def causal_name(case: Case, name: str) -> bool:
     """Whether the name, or the file around it, says that tokens must not see what comes after."""
     if case.subject.declared.get("causal"):
         return True
+    if any(r == "flag" and re.search(r"caus|mask|future", p) for p, r in case.subject.roles.items()):
+        return False  # the caller chooses
     if re.search(r"causal|autoregress|gpt|sasrec|languagemodel|masked_?(self|multi)|decoder_?only", name.lower()):
         return True
     if not case.subject.crosses and _says_next(case.says.docstring):

@@ -442,10 +442,22 @@ def _never_runs(case: Case, parameter: str, errors: list[UserError]) -> None:
         for e in errors
         if isinstance(e.error, (NameError, UnboundLocalError)) or _misspelt(e.error) or "ambiguous" in str(e).lower()
     ]
-    if broken and len(broken) >= len(errors) / 2:
+    if broken and "ambiguous" in str(broken[0]).lower() and _takes_a_flag(case, parameter):
+        text = _("the argument {parameter}: it takes True or False, so it is not a mask")
+        case.miss(f"mask {parameter}", text, parameter=parameter)
+    elif broken and len(broken) >= len(errors) / 2:
         case.add("M17", parameter=parameter, error=str(broken[0]), line=broken[0].line)
     elif errors:
         _stopped(case, parameter, errors[0])
+
+
+def _takes_a_flag(case: Case, parameter: str) -> bool:
+    """True if the call runs with True in place of a mask."""
+    try:
+        case.subject(case.inputs, {parameter: True})
+    except UserError:
+        return False
+    return True
 
 
 def _misspelt(error: BaseException) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from ...i18n import _
 from ..case import Case
 from ..mistakes.mistake import triangle
 from ..numbers.watching import poked
@@ -109,16 +110,26 @@ def layout(case: Case) -> None:
             lengths(case)
             who_sees_whom(case)
         return
-    if _says_sequence_first(case):
-        subject.layout = "nbc"
-        lengths(case)
-        who_sees_whom(case)
-    else:
+    is_sequence_first = _says_sequence_first(case)
+    subject.layout = "nbc"  # its numbers can be compared all the same
+    lengths(case)
+    who_sees_whom(case)
+    if not is_sequence_first and _says_batch_first(case):
         case.axes_confused = True
-        subject.layout = "nbc"  # its numbers can be compared all the same
-        lengths(case)
-        who_sees_whom(case)
         case.add("H9")
+    elif not is_sequence_first:
+        case.miss(
+            "layout", _("whether texts or tokens come first: attention runs over the first axis, and nothing says")
+        )
+
+
+def _says_batch_first(case: Case) -> bool:
+    """True if the code's words, or what it does with the axes, say that the first axis is the batch."""
+    text = case.says.segment
+    said = {place for words in conventions.spoken(text) for place in batch_axes(words)}
+    unpacked = r"\b(b|bs|bsz|batch\w*|n_?batch)\s*,\s*\w+\s*(,\s*\w+)*\s*=\s*[\w.]+\.(shape|size\(\))"
+    counted = r"\.(size\(1\)|shape\[1\])|\[:,\s*(0|-1)\b|\.(mean|max|sum)\(\s*(dim=|axis=)?1\b|batch_first\s*=\s*True"
+    return 0 in said or bool(re.search(unpacked, text, re.IGNORECASE) or re.search(counted, text))
 
 
 def _says_sequence_first(case: Case) -> bool:
