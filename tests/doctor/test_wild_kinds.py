@@ -1026,3 +1026,26 @@ class PixelAttention(nn.Module):
 def test_a_triangle_that_the_caller_may_ask_for_is_not_missing():
     """It was called M14: the words that ask for a triangle are about the flag."""
     assert not ids(checked(OPTION, "PixelAttention"))
+
+
+HEAD_WIDTH = """
+class PatchAttention(nn.Module):
+    def __init__(self, embed_dim, heads=4, dim_head=8):
+        super().__init__()
+        inner = INNER
+        self.heads, self.scale = heads, dim_head ** -0.5
+        self.qkv, self.out = nn.Linear(embed_dim, 3 * inner), nn.Linear(inner, embed_dim)
+
+    def forward(self, x):
+        B, N, C = x.shape
+        q, k, v = self.qkv(x).reshape(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).reshape(B, N, -1))
+"""
+
+
+def test_a_width_of_heads_that_only_scales_is_not_plainly_right():
+    """It was called right: the check had built it with the one width that fits."""
+    report = checked(HEAD_WIDTH.replace("INNER", "embed_dim"), "PatchAttention")
+    assert report.verdict == "partly" and "dim_head" in str(report), report
+    assert checked(HEAD_WIDTH.replace("INNER", "heads * dim_head"), "PatchAttention").verdict == "right"

@@ -20,9 +20,11 @@ from ..source.file import Source
 from ..source.imports import project_names
 from ..subject.errors import CannotRun, UserError
 from ..subject.formats import SHAPES
+from ..subject.guess import meaning
 from ..subject.search import find_subject
 from ..subject.subject import Subject
 from ..subject.values import parameters_of
+from . import comparison, structure
 from .trials import batch_of, hidden, is_right, patterns, spared, tensor_for, trial_of, view
 
 Look = Callable[[Case], Case]
@@ -57,6 +59,7 @@ def exercise(case: Case, target: Any, source: Any, name: str, examined: Look) ->
         return
     _masks_of_other_shapes(case, unrun(source, name))
     _in_blocks(case)
+    _other_head_width(case, target)
     tried: set[str] = set()
     for _unused in range(MOST_FLIPPED):
         found = next(
@@ -145,6 +148,26 @@ def _in_blocks(case: Case) -> None:
                 case.miss("blocks", masked if parameter else alone, names=", ".join(blocks), parameter=parameter)
                 return
     case.checked.append("chunks")
+
+
+def _other_head_width(case: Case, target: Any) -> None:
+    """Give the constructor another width of heads than the one that fits its other sizes, where it takes one."""
+    subject = case.subject
+    if not inspect.isclass(target) or case.asked.args is not None or case.match is None or not case.match.right:
+        return
+    widths = [p.name for p in parameters_of(target) if meaning(p.name) == "head" and p.name in subject.built]
+    for parameter in widths[:1]:
+        args = {parameter: 2 * case.match.at.head}
+        with contextlib.suppress(CannotRun, UserError):
+            built = find_subject(target, name=subject.name, space=case.space, sizes=subject.sizes, args=args, call=None)
+            built.budget = subject.budget
+            other = case.other(built)
+            structure.lengths(other)
+            structure.who_sees_whom(other)
+            comparison.compare(other)
+            if other.match is None or other.founds:
+                text = _("{parameter}: with another value than the other sizes give, its numbers are not attention's")
+                case.miss(f"argument {parameter}", text, parameter=parameter)
 
 
 def unrun(source: Source, name: str) -> list[coverage.CodeBlock]:
