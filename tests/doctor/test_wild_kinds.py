@@ -1049,3 +1049,42 @@ def test_a_width_of_heads_that_only_scales_is_not_plainly_right():
     report = checked(HEAD_WIDTH.replace("INNER", "embed_dim"), "PatchAttention")
     assert report.verdict == "partly" and "dim_head" in str(report), report
     assert checked(HEAD_WIDTH.replace("INNER", "heads * dim_head"), "PatchAttention").verdict == "right"
+
+
+BASED = """
+def sinusoid_table(positions, d_hid, T=1000):
+    angle = torch.arange(positions)[:, None] / T ** (2 * (torch.arange(d_hid) // 2) / d_hid)
+    angle[:, 0::2], angle[:, 1::2] = torch.sin(angle[:, 0::2]), torch.cos(angle[:, 1::2])
+    return angle
+"""
+
+
+def test_a_base_that_the_caller_chooses_is_no_wrong_frequency():
+    """It was called R1: its base is 1000, which is what its argument says."""
+    assert checked(BASED, "sinusoid_table").verdict == "partly"
+    assert ids(checked(BASED.replace(", T=1000", "").replace("T **", "1000 **"), "sinusoid_table")) == ["R1"]
+
+
+COSINE = """
+def attend(q, k, v):
+    return (q @ k.transpose(-2, -1)).softmax(-1) @ v
+
+class CosineAttention(nn.Module):
+    def __init__(self, dim, heads=4):
+        super().__init__()
+        self.heads, self.scale = heads, nn.Parameter(torch.tensor(10.0))
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        B, N, C = x.shape
+        q, k, v = self.qkv(x).view(B, N, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        return self.out(attend(q * self.scale, k, v).transpose(1, 2).reshape(B, N, C))
+"""
+
+
+def test_scores_that_the_caller_scales_need_no_scale():
+    """It was called S2: the class that calls it divides q and k by their lengths."""
+    report = checked(COSINE, "attend")
+    assert not ids(report) and report.verdict == "partly", report
+    assert ids(checked(COSINE.split("class CosineAttention")[0], "attend")) == ["S2"]

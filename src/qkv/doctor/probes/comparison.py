@@ -17,6 +17,7 @@ from ..numbers.match import Match, Matcher, bases
 from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.variants import Variant, causal
 from ..numbers.watching import mixed_of, watch
+from ..source.uses import scaled_by_caller
 from ..subject.errors import UserError
 from . import block
 from .structure import lengths, sees_only_future, support
@@ -104,6 +105,11 @@ def compare(case: Case) -> None:
             head=match.at.head,
         )
         case.match = match = replace(match, variant=Variant(match.variant.form))
+    if match is not None and match.variant.ids == ("S2",) and not subject.watched_weights():
+        if where := scaled_by_caller(case.source, subject.name):
+            text = _("the scale: the scores are not scaled here, and {where}, which calls it, may scale q before")
+            case.miss("scale", text, where=where)
+            case.match = match = replace(match, variant=Variant(match.variant.form))
     if match is not None and match.variant.ids == ("H4",) and _attends_again(case):
         text = _(
             "the number of heads: the attention that was compared has one, and another one of the same call may have more"

@@ -78,7 +78,7 @@ def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | N
         return case
     if not re.search(r"sin", (says.segment or "sin")):
         return case
-    if (why := _why(one)) is None:
+    if _has_settings(target) or (why := _why(one)) is None:
         case.miss("numbers", _("the numbers of the table: they are those of no known formula"))
         return case
     case.add("R1", change=error, why=why)
@@ -97,6 +97,17 @@ def sinusoids(n: int, width: int, base: float = 10000.0) -> Any:
         yield "in turn", np.stack([cos, sin], -1).reshape(n, -1)[:, :width]
         yield "side by side", np.concatenate([sin, cos], -1)[:, :width]
         yield "side by side", np.concatenate([cos, sin], -1)[:, :width]
+
+
+def _has_settings(target: Any) -> bool:
+    """True if an argument other than a size has a number of its own, such as another base: the formula is the caller's.
+
+    >>> _has_settings(lambda n, width, max_len=50, base=10000: 0), _has_settings(lambda n, width, T=1000: 0)
+    (False, True)
+    """
+    sizes = r".*(len|dim|size|width|hid|model|drop|pos|seq|feat|channel|emb|vocab|steps|d_|n_|num_).*|[dn]"
+    defaults = {p.name: p.default for p in signature(target).parameters.values() if type(p.default) in (int, float)}
+    return any(value != 10000 and not re.fullmatch(sizes, name.lower()) for name, value in defaults.items())
 
 
 def _why(table: Array) -> Message | None:

@@ -42,6 +42,18 @@ def reached_from_outside(source: Any, name: str, weights: Iterable[str]) -> bool
     return any(reach.search(text) for _file, text in _importers(source, name))
 
 
+def scaled_by_caller(source: Any, name: str) -> str:
+    """A definition of the file, or a file that imports it, which calls a function and computes a scale too; else ""."""
+    if not isinstance(source, Source):
+        return ""
+    scales = re.compile(r"\bq\w*\s*(\*=|/=|=\s*q\w*\s*[*/])|l2_?norm|normalize\(|cosine", re.I)
+    for other, node in source.definitions.items():
+        if other != name and _builds(node, name) and scales.search(ast.unparse(node)):
+            return other
+    calls = re.compile(rf"\b{re.escape(name)}\s*\(")
+    return next((f.name for f, text in _importers(source, name) if calls.search(text) and scales.search(text)), "")
+
+
 def _importers(source: Source, name: str) -> Iterator[tuple[Path, str]]:
     """The other files of the project that import the class, with their text."""
     stem = re.escape(source.path.stem)
