@@ -735,6 +735,8 @@ def test_a_cache_whose_outputs_are_nan_is_not_judged():
     """Softmax over the heads gives NaN where all are masked; the check ended with an IndexError."""
     report = checked(CACHE_WITH_NAN, "CachedAttention")
     assert ids(report) == ["X3"]
+
+
 RELATIVE_TABLE = """
 def relative_positions(length, d_model):
     table = torch.zeros(length, d_model)
@@ -1088,3 +1090,26 @@ def test_scores_that_the_caller_scales_need_no_scale():
     report = checked(COSINE, "attend")
     assert not ids(report) and report.verdict == "partly", report
     assert ids(checked(COSINE.split("class CosineAttention")[0], "attend")) == ["S2"]
+
+
+BUCKETS = """
+def attend_in_buckets(q, k, v, k_bucket_size=512):
+    q = q * q.shape[-1] ** -0.5
+    tops, sums, outs = [], [], []
+    for key, value in zip(k.split(k_bucket_size, dim=-2), v.split(k_bucket_size, dim=-2)):
+        scores = q @ key.transpose(-2, -1)
+        tops.append(scores.amax(-1, keepdim=True))
+        weights = (scores - tops[-1]).exp()
+        sums.append(weights.sum(-1, keepdim=True))
+        outs.append(weights @ value)
+    top = torch.stack(tops).amax(0)
+    total = sum(s * (t - top).exp() for s, t in zip(sums, tops))
+    return sum(o * (t - top).exp() for o, t in zip(outs, tops)) / total
+"""
+
+
+def test_buckets_that_never_meet_in_a_short_text_are_made_small():
+    """It was called right with only one bucket: whether buckets add up was never seen."""
+    assert checked(BUCKETS, "attend_in_buckets").verdict == "right"
+    forgot = BUCKETS.replace("s * (t - top).exp() for s", "s for s")
+    assert checked(forgot, "attend_in_buckets").verdict == "partly"

@@ -40,7 +40,8 @@ HIDES = re.compile(
     r"(?=.*(mask|caus|triang|tril|triu|autoregress|look_?ahead))(?!.*(pad|_id\b)).*=True", re.I
 )  # a flag that hides keys
 BLOCK = re.compile(  # but block_size alone is a context, since nanoGPT
-    r"(?!block(_?size)?$)((q|kv?|v|query|key)_?)?(block|chunk|tile)(_?size)?(_?(q|kv?|v|m|n|query|key))?|b[rc]", re.I
+    r"(?!block(_?size)?$)((q|kv?|v|query|key)_?)?(block|chunk|bucket|tile)(_?size)?(_?(q|kv?|v|m|n|query|key))?|b[rc]",
+    re.I,
 )
 SETS_UP = (
     "__init__",
@@ -120,10 +121,14 @@ def _masks_of_other_shapes(case: Case, blocks: list[coverage.CodeBlock]) -> None
 def _in_blocks(case: Case) -> None:
     """Attention that is computed in blocks is run with blocks of two keys, which gives the same with every mask."""
     subject = case.subject
-    own = {name: size for name, size in vars(subject.owner or object).items() if type(size) is int and size > 2}
-    blocks = [name for name in own if BLOCK.fullmatch(name)]
+    holders = [vars(subject.owner)] if isinstance(subject.owner, nn.Module) else []
+    code = inspect.unwrap(subject.function)
+    if inspect.isfunction(code):
+        holders.append(code.__globals__)  # BLOCK = 64 beside a function
+    own = [(held, name, held[name]) for held in holders for name in list(held) if _is_block(case, name, held[name])]
+    arguments = {p.name: 2 for p in parameters_of(subject.function) if _is_block(case, p.name, p.default)}
     looked = view(case, *case.lengths)
-    if not blocks or looked is None or case.match is None or not isinstance(subject.owner, nn.Module):
+    if not (own or arguments) or looked is None or case.match is None:
         return
     keeps = patterns(looked.n, looked.m, batch_of(looked)).values()
     masks: list[tuple[str, Any]] = [("", None)]
@@ -132,22 +137,30 @@ def _in_blocks(case: Case) -> None:
     for parameter, mask in masks:
         if parameter and mask is None:
             continue
-        given = {parameter: mask} if parameter else None
+        given = {parameter: mask} if parameter else {}
         with contextlib.suppress(UserError):
             whole = subject(looked.inputs, given).output
             try:
-                vars(subject.owner).update(dict.fromkeys(blocks, 2))
-                pieces = subject(looked.inputs, given).output
+                for held, name, _size in own:
+                    held[name] = 2
+                pieces = subject(looked.inputs, {**given, **arguments}).output
             finally:
-                vars(subject.owner).update({name: own[name] for name in blocks})
+                for held, name, size in own:
+                    held[name] = size
             if pieces.shape != whole.shape or not np.allclose(pieces, whole, rtol=0, atol=1e-5, equal_nan=True):
                 alone = _("blocks of two ({names}): the output differs from the one with larger blocks")
                 masked = _(
                     "blocks of two ({names}), with {parameter}: the output differs from the one with larger blocks"
                 )
-                case.miss("blocks", masked if parameter else alone, names=", ".join(blocks), parameter=parameter)
+                names = ", ".join([*(name for _held, name, _size in own), *arguments])
+                case.miss("blocks", masked if parameter else alone, names=names, parameter=parameter)
                 return
     case.checked.append("chunks")
+
+
+def _is_block(case: Case, name: str, size: Any) -> bool:
+    """True if a number is named as the size of a block, and the code speaks of it."""
+    return type(size) is int and size > 2 and bool(BLOCK.fullmatch(name)) and name in case.says.text
 
 
 def _other_head_width(case: Case, target: Any) -> None:

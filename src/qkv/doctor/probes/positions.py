@@ -105,9 +105,11 @@ def _has_settings(target: Any) -> bool:
     >>> _has_settings(lambda n, width, max_len=50, base=10000: 0), _has_settings(lambda n, width, T=1000: 0)
     (False, True)
     """
-    sizes = r".*(len|dim|size|width|hid|model|drop|pos|seq|feat|channel|emb|vocab|steps|d_|n_|num_).*|[dn]"
+    words = (
+        r"t|tau|w|(\w*_)?(base|theta|temperature|period|clip|offset|shift|start|scale|alpha|beta|freq\w*|omega|lam\w*)"
+    )
     defaults = {p.name: p.default for p in signature(target).parameters.values() if type(p.default) in (int, float)}
-    return any(value != 10000 and not re.fullmatch(sizes, name.lower()) for name, value in defaults.items())
+    return any(value not in (0, 1, 10000) and re.fullmatch(words, name.lower()) for name, value in defaults.items())
 
 
 def _why(table: Array) -> Message | None:
