@@ -740,10 +740,10 @@ def test_a_cache_whose_outputs_are_nan_is_not_judged():
 RELATIVE_TABLE = """
 def relative_positions(length, d_model):
     table = torch.zeros(length, d_model)
-    place = torch.arange(length).unsqueeze(1).float() - length // 2
+    steps = torch.arange(length).unsqueeze(1).float() - length // 2
     rate = torch.exp(torch.arange(0, d_model, 2).float() * -(math.log(10000.0) / d_model))
-    table[:, 0::2] = torch.sin(place * rate)
-    table[:, 1::2] = torch.cos(place * rate)
+    table[:, 0::2] = torch.sin(steps * rate)
+    table[:, 1::2] = torch.cos(steps * rate)
     return table
 """
 
@@ -754,10 +754,10 @@ def relative_positions(length, d_model):
         RELATIVE_TABLE,
         RELATIVE_TABLE.replace("length // 2", "1"),
         RELATIVE_TABLE.replace("return table", "return 0.02 * table"),
-        RELATIVE_TABLE.replace("place * rate", "place / length * 2 * math.pi * rate"),
+        RELATIVE_TABLE.replace("steps * rate", "steps / length * 2 * math.pi * rate"),
     ],
 )
-def test_a_table_of_other_places_has_no_wrong_frequencies(code):
+def test_a_table_of_other_positions_has_no_wrong_frequencies(code):
     """It was called R1: places from -n/2 to n/2 have other sines than places from 0."""
     report = checked(code, "relative_positions")
     assert not ids(report) and report.verdict != "right", report
@@ -765,7 +765,7 @@ def test_a_table_of_other_places_has_no_wrong_frequencies(code):
 
 def test_a_table_whose_pairs_have_two_frequencies_is_still_wrong():
     code = RELATIVE_TABLE.replace(" - length // 2", "").replace(
-        "cos(place * rate)", "cos(place * rate * 10000 ** (-1 / d_model))"
+        "cos(steps * rate)", "cos(steps * rate * 10000 ** (-1 / d_model))"
     )
     assert ids(checked(code, "relative_positions")) == ["R1"]
 
@@ -804,7 +804,7 @@ class SelfAttentionModel(trainers.TrainerModule):
 """
 
 
-def test_an_attribute_may_be_one_of_a_base_class_that_is_absent():
+def test_an_attribute_may_belong_to_an_absent_base_class():
     """It was called W1: the package that has the method is not installed."""
     assert checked(ABSENT_BASE, "SelfAttentionModel").verdict == "unknown"
 
@@ -831,9 +831,9 @@ class Attend(nn.Module):
         self.heads = heads
         self.q, self.k, self.v, self.o = (nn.Linear(dim, dim) for _ in range(4))
 
-    def forward(self, asks, given):
-        B, N, C = asks.shape
-        q, k, v = (t.view(B, -1, self.heads, C // self.heads).transpose(1, 2) for t in (self.q(asks), self.k(given), self.v(given)))
+    def forward(self, queries, keys):
+        B, N, C = queries.shape
+        q, k, v = (t.view(B, -1, self.heads, C // self.heads).transpose(1, 2) for t in (self.q(queries), self.k(keys), self.v(keys)))
         weights = (q @ k.transpose(-2, -1) / math.sqrt(C // self.heads)).softmax(-1)
         return self.o((weights @ v).transpose(1, 2).reshape(B, N, C))
 
@@ -849,7 +849,7 @@ class LatentBlock(nn.Module):
 """
 
 
-def test_the_second_of_two_texts_may_ask_and_its_first_attention_have_one_head():
+def test_the_second_text_may_be_the_query_and_the_first_attention_single_headed():
     """It was called C5, by the letters x and z, and H4, by the heads of the attention that comes second."""
     report = checked(LATENTS, "LatentBlock")
     assert not ids(report) and report.verdict != "right", report
@@ -982,8 +982,8 @@ def test_a_layer_whose_axes_nobody_names_may_be_sequence_first():
     """It was called H9, though torch's own attention takes the sequence first unless told otherwise."""
     report = checked(SEQUENCE_FIRST, "EncoderLayer")
     assert not ids(report) and report.verdict == "partly", report
-    said = SEQUENCE_FIRST.replace("def forward(self, src):", "def forward(self, src):  # (batch, length, d_model)")
-    assert ids(checked(said, "EncoderLayer")) == ["H9"]
+    named = SEQUENCE_FIRST.replace("def forward(self, src):", "def forward(self, src):  # (batch, length, d_model)")
+    assert ids(checked(named, "EncoderLayer")) == ["H9"]
 
 
 FLAGGED = """
@@ -1025,7 +1025,7 @@ class PixelAttention(nn.Module):
 '''
 
 
-def test_a_triangle_that_the_caller_may_ask_for_is_not_missing():
+def test_an_optional_triangle_is_not_missing():
     """It was called M14: the words that ask for a triangle are about the flag."""
     assert not ids(checked(OPTION, "PixelAttention"))
 
@@ -1046,7 +1046,7 @@ class PatchAttention(nn.Module):
 """
 
 
-def test_a_width_of_heads_that_only_scales_is_not_plainly_right():
+def test_a_width_of_heads_that_only_scales_is_not_checked():
     """It was called right: the check had built it with the one width that fits."""
     report = checked(HEAD_WIDTH.replace("INNER", "embed_dim"), "PatchAttention")
     assert report.verdict == "partly" and "dim_head" in str(report), report
@@ -1108,7 +1108,7 @@ def attend_in_buckets(q, k, v, k_bucket_size=512):
 """
 
 
-def test_buckets_that_never_meet_in_a_short_text_are_made_small():
+def test_buckets_that_never_meet_in_a_short_text_are_shrunk():
     """It was called right with only one bucket: whether buckets add up was never seen."""
     assert checked(BUCKETS, "attend_in_buckets").verdict == "right"
     forgot = BUCKETS.replace("s * (t - top).exp() for s", "s for s")

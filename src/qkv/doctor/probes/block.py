@@ -51,8 +51,8 @@ def examine(case: Case) -> None:
     _half_normed(case, parts)
     if len(parts.sublayers) <= parts.attention + 1:
         return  # attention with a norm of its own, no feed-forward: anything goes
-    taken = [*(taken for _name, taken, _out in parts.norms), *parts.taken]
-    if not any(one.shape == parts.x.shape and np.allclose(one, parts.x) for one in taken):
+    inputs = [*(norm[1] for norm in parts.norms), *parts.taken]
+    if not any(array.shape == parts.x.shape and np.allclose(array, parts.x) for array in inputs):
         return  # a model: layers of its own stand before the block
     attention, forward = parts.sublayers[parts.attention][0], parts.sublayers[-1][0]
     target, last = _behind_norm(parts)

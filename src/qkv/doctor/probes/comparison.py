@@ -143,8 +143,8 @@ def compare(case: Case) -> None:
 def _attends_again(case: Case) -> bool:
     """True if a call computes more than one softmax, so that what is asked for need not be meant for the first."""
     assert case.watched is not None
-    seen = case.watched.result.seen
-    return seen is not None and len(seen.softmaxes) + len(getattr(seen, "kernels", ())) > 1
+    capture = case.watched.result.seen
+    return capture is not None and len(capture.softmaxes) + len(getattr(capture, "kernels", ())) > 1
 
 
 def _lengths_before_heads(case: Case) -> bool:

@@ -125,7 +125,7 @@ def _in_blocks(case: Case) -> None:
     code = inspect.unwrap(subject.function)
     if inspect.isfunction(code):
         holders.append(code.__globals__)  # BLOCK = 64 beside a function
-    own = [(held, name, held[name]) for held in holders for name in list(held) if _is_block(case, name, held[name])]
+    own = [(space, n, space[n]) for space in holders for n in list(space) if _is_block(case, n, space[n])]
     arguments = {p.name: 2 for p in parameters_of(subject.function) if _is_block(case, p.name, p.default)}
     looked = view(case, *case.lengths)
     if not (own or arguments) or looked is None or case.match is None:
@@ -137,22 +137,22 @@ def _in_blocks(case: Case) -> None:
     for parameter, mask in masks:
         if parameter and mask is None:
             continue
-        given = {parameter: mask} if parameter else {}
+        masked_call = {parameter: mask} if parameter else {}
         with contextlib.suppress(UserError):
-            whole = subject(looked.inputs, given).output
+            whole = subject(looked.inputs, masked_call).output
             try:
-                for held, name, _size in own:
-                    held[name] = 2
-                pieces = subject(looked.inputs, {**given, **arguments}).output
+                for space, name, _size in own:
+                    space[name] = 2
+                pieces = subject(looked.inputs, {**masked_call, **arguments}).output
             finally:
-                for held, name, size in own:
-                    held[name] = size
+                for space, name, size in own:
+                    space[name] = size
             if pieces.shape != whole.shape or not np.allclose(pieces, whole, rtol=0, atol=1e-5, equal_nan=True):
                 alone = _("blocks of two ({names}): the output differs from the one with larger blocks")
                 masked = _(
                     "blocks of two ({names}), with {parameter}: the output differs from the one with larger blocks"
                 )
-                names = ", ".join([*(name for _held, name, _size in own), *arguments])
+                names = ", ".join([*(name for _space, name, _size in own), *arguments])
                 case.miss("blocks", masked if parameter else alone, names=names, parameter=parameter)
                 return
     case.checked.append("chunks")

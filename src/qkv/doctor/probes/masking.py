@@ -66,7 +66,11 @@ def examine_masks(case: Case) -> None:
             examine_mask(case, parameter)
         except UserError as error:
             _stopped(case, parameter, error)
-        if len(case.founds) > claimed and role(parameter) not in ("mask", "lengths") and not _is_asked(case, parameter):
+        if (
+            len(case.founds) > claimed
+            and role(parameter) not in ("mask", "lengths")
+            and not _is_certain(case, parameter)
+        ):
             del case.founds[claimed:]  # taken for a mask because nothing else fitted: what it does proves no mistake
             _not_understood(case, parameter)
     known = case.formats
@@ -78,7 +82,7 @@ def examine_masks(case: Case) -> None:
     case.mask_examples = _givens(case)
 
 
-def _is_asked(case: Case, parameter: str) -> bool:
+def _is_certain(case: Case, parameter: str) -> bool:
     """True if the argument is a mask by what it does, or because the caller says so."""
     return parameter in case.discovered or parameter in (case.asked.call or {}).values()
 

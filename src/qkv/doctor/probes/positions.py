@@ -148,8 +148,8 @@ def _is_waves(table: Array) -> bool:
     >>> _is_waves(np.sin(place * [1, 0.1])), _is_waves(np.sin((place - 2) * [1, 0.1])), _is_waves(0.1 * np.cos(place))
     (True, False, False)
     """
-    place, first = np.arange(len(table))[:, None], np.clip(table[1], -1, 1)
-    waves = np.sin(place * np.arcsin(first)), np.cos(place * np.arccos(first))
+    rows, first = np.arange(len(table))[:, None], np.clip(table[1], -1, 1)
+    waves = np.sin(rows * np.arcsin(first)), np.cos(rows * np.arccos(first))
     off = np.minimum(*(np.abs(table - wave).max(0) for wave in waves))
     return bool((off < 1e-3).all())
 

@@ -114,7 +114,7 @@ def layout(case: Case) -> None:
     subject.layout = "nbc"  # its numbers can be compared all the same
     lengths(case)
     who_sees_whom(case)
-    if not is_sequence_first and _says_batch_first(case):
+    if not is_sequence_first and _is_batch_first(case):
         case.axes_confused = True
         case.add("H9")
     elif not is_sequence_first:
@@ -123,13 +123,13 @@ def layout(case: Case) -> None:
         )
 
 
-def _says_batch_first(case: Case) -> bool:
+def _is_batch_first(case: Case) -> bool:
     """True if the code's words, or what it does with the axes, say that the first axis is the batch."""
     text = case.says.segment
-    said = {place for words in conventions.spoken(text) for place in batch_axes(words)}
+    axes = {axis for words in conventions.spoken(text) for axis in batch_axes(words)}
     unpacked = r"\b(b|bs|bsz|batch\w*|n_?batch)\s*,\s*\w+\s*(,\s*\w+)*\s*=\s*[\w.]+\.(shape|size\(\))"
     counted = r"\.(size\(1\)|shape\[1\])|\[:,\s*(0|-1)\b|\.(mean|max|sum)\(\s*(dim=|axis=)?1\b|batch_first\s*=\s*True"
-    return 0 in said or bool(re.search(unpacked, text, re.IGNORECASE) or re.search(counted, text))
+    return 0 in axes or bool(re.search(unpacked, text, re.IGNORECASE) or re.search(counted, text))
 
 
 def _says_sequence_first(case: Case) -> bool:

@@ -30,7 +30,7 @@ def used_by(source: Any, name: str) -> str:
 
 def reached_from_outside(source: Any, name: str, weights: Iterable[str]) -> bool:
     """True if code outside a class uses the layer of one of these weights, such as `self.attention.w_k(memory)`."""
-    words = {next(w for w in reversed(one.removesuffix(".weight").split(".")) if not w.isdigit()) for one in weights}
+    words = {next(w for w in reversed(name.removesuffix(".weight").split(".")) if not w.isdigit()) for name in weights}
     if not words or not isinstance(source, Source):
         return False
     if any(
