@@ -114,7 +114,9 @@ def test_it_fits_and_is_translated(open_figure, width, lang, scheme):
 
 
 @pytest.mark.parametrize(
-    "settings", [dict(q=(0, 0)), dict(k=(1, 2, 3)), dict(m=10), dict(n=-1), dict(theta=math.nan), dict(most=99)], ids=str
+    "settings",
+    [dict(q=(0, 0)), dict(k=(1, 2, 3)), dict(m=10), dict(n=-1), dict(theta=math.nan), dict(most=99)],
+    ids=str,
 )
 def test_invalid_settings_are_refused(settings):
     with pytest.raises(Problem):

@@ -1,6 +1,6 @@
 """Draw attention: in a terminal, with matplotlib and as an offline HTML page.
 
-Read in this order: `terminal_map`, `step_printer`, `derivation`, `mixer_derivation`, `head_report`, `figure_canvas`,
+Read in this order: `terminal_map`, `derivation`, `mixer_derivation`, `head_report`, `figure_canvas`,
 `plots`, `caption_picture`, `precision`, `layer_json`, `page_data`, `page_shell`, `page`. Interactive figures for the
 book: `head_machine`, `rotary_figure`, `dot_product_figure`.
 """
@@ -15,10 +15,4 @@ if TYPE_CHECKING:
     from . import terminal_map as terminal_map
     from .plots import heatmap as heatmap
 
-__getattr__, __dir__, __all__ = lazy(
-    __name__,
-    heatmap="plots",
-    page="page",
-    plots="plots",
-    terminal_map="terminal_map",
-)
+__getattr__, __dir__, __all__ = lazy(__name__, heatmap="plots", page="page", plots="plots", terminal_map="terminal_map")

@@ -86,9 +86,7 @@ def figure(
             rows, columns = word.patches.shape
             extent = (0, columns, rows, 0)
             axes.imshow(pixels, cmap="Greys", vmin=0, vmax=1.6, interpolation="nearest", extent=extent)
-            axes.imshow(
-                word.patches, cmap="Oranges", alpha=_opacity(word), vmin=0, interpolation="nearest", extent=extent
-            )
+            axes.imshow(word.patches, "Oranges", alpha=_opacity(word), vmin=0, interpolation="nearest", extent=extent)
             axes.set_title(word.word, fontsize=11)
             axes.set_xticks([])
             axes.set_yticks([])

@@ -1,43 +1,124 @@
 """Print the five steps of attention: for each a sentence, the shape and the labelled matrix.
 
 `show` and `word` implement `Steps.show` and `Steps.word` of qkv.attention.oracle; `row` prints one query of a trace.
+`print_steps` and the functions above `show` also print a mixer's steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..i18n import _, all_of, say
-from .step_printer import TextStep, TextTable, as_text, indented, largest, print_steps, print_sum, weighted_sum
+from ..terminal import text_grid
 
 if TYPE_CHECKING:
     from ..attention.oracle import Array, Steps
     from ..tracing.views.traces import Trace
 
-
-def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
-    """Return the five steps as text: for each a sentence, the shape and the labelled matrix."""
-    derivation = _Derivation(steps, lang, head, item)
-    middle = (
-        [derivation.scores(), derivation.scaled(), derivation.masked(), derivation.weights()]
-        if steps.scores.size
-        else []
-    )
-    return print_steps([*derivation.introduction()], [derivation.inputs(), *middle, derivation.output()], digits)
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
+class TextTable:
+    """A labelled matrix with a title."""
+
+    values: ArrayLike
+    rows: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+    title: str = ""
+    most: int = 12
+
+    def lines(self, digits: int) -> list[str]:
+        """Return the title, if there is one, and a line per row."""
+        table = text_grid.numbers(self.values, self.rows, self.columns, digits, self.most).split("\n")
+        return [self.title, *table] if self.title else table
+
+
+class TextStep:
+    """A title with sentences and tables."""
+
+    def __init__(self, title: str, *body: str | TextTable) -> None:
+        self.title, self.body = title, body
+
+
+def print_steps(introduction: Sequence[str], steps: Iterable[TextStep], digits: int) -> str:
+    """Return the introduction and the steps as text, with `digits` decimals.
+
+    >>> print(print_steps(["Two numbers"], [TextStep("1  their sum", "It is 3.", TextTable([[1, 2]], ["a"], title="x"))], 0))
+    Two numbers
+    <BLANKLINE>
+    1  their sum
+       It is 3.
+         x
+         a  1  2
+    """
+    lines = list(introduction)
+    for step in steps:
+        lines += ["", step.title]
+        for part in step.body:
+            lines += ["   " + part] if isinstance(part, str) else ["     " + line for line in part.lines(digits)]
+    return "\n".join(lines)
+
+
+def print_sum(
+    word: str, keys: Sequence[str], weights: np.ndarray, terms: np.ndarray, lang: str | None, digits: int
+) -> str:
+    """Return one query's output as a sum: each key's weight times its row of V, and the total."""
+    table = np.column_stack([weights, terms])
+    columns = [say("weight", lang), *(f"×V{j}" for j in range(terms.shape[1]))]
+    title = say("The row of {word}, term by term: Σ weight × V", lang, word=word)
+    whole = TextTable(np.vstack([table, table.sum(0)]), [*keys, say("sum", lang)], columns, most=16)
+    return "\n".join([title, *("     " + line for line in whole.lines(digits))])
+
+
+def as_text(lines: Callable[P, Iterable[str]]) -> Callable[P, str]:
+    """Decorate a generator of lines to return one text."""
+
+    @wraps(lines)
+    def joined(*args: P.args, **options: P.kwargs) -> str:
+        return "\n".join(lines(*args, **options))
+
+    return joined
+
+
+def indented(values: ArrayLike, rows: Sequence[str], columns: Sequence[str] | None = None, most: int = 16) -> list[str]:
+    """Return the lines of a table, indented by two spaces."""
+    return ["  " + line for line in TextTable(values, rows, columns, most=most).lines(3)]
+
+
+def weighted_sum(output: np.ndarray, word: str, difference: float) -> list[str]:
+    """Return the last lines of a row: Σ weight × V and its difference from the model's own kernel."""
+    message = _("The same to {difference} as the model's own kernel gives from these q, k and v.")
+    return [say("Σ weight × V:"), *indented(output, [word], most=10), say(message, difference=f"{difference:.0e}")]
+
+
+def largest(table: np.ndarray, by: np.ndarray, rows: Sequence[str], columns: Sequence[str]) -> dict[str, str | float]:
+    """Return the query, key and value where `by` is largest, as fields of a sentence."""
+    row, column = divmod(int(by.argmax()), by.shape[1])
+    return {"query": rows[row], "key": columns[column], "value": float(table[row, column])}
+
+
+def show(steps: Steps, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
+    """Return the five steps as text: for each a sentence, the shape and the labelled matrix."""
+    d = _Derivation(steps, lang, head, item)
+    middle = [d.scores(), d.scaled(), d.masked(), d.weights()] if steps.scores.size else []
+    return print_steps([*d.introduction()], [d.inputs(), *middle, d.output()], digits)
+
+
 class _Derivation:
     """The printable steps of one head of one batch item."""
 
-    steps: Steps
-    lang: str | None
-    head: int
-    item: int
+    def __init__(self, steps: Steps, lang: str | None, head: int, item: int) -> None:
+        self.steps, self.lang, self.head, self.item = steps, lang, head, item
+        self.at = steps.index(item, head)
+        self.queries, self.keys = (steps.names(axis, steps.scores.shape[axis - 2]) for axis in (0, 1))
+        self.hidden = np.isneginf(steps.masked[self.at])
 
     def introduction(self) -> Iterator[str]:
         steps, lang = self.steps, self.lang
@@ -73,17 +154,39 @@ class _Derivation:
         return self._pairs("1  scores = Q·Kᵀ", self.steps.scores, [sentence])
 
     def scaled(self) -> TextStep:
-        title, sentences = _scaling(self.steps, self.lang)
-        return self._pairs(title, self.steps.scaled, sentences)
+        steps, lang, d = self.steps, self.lang, self.steps.q.shape[-1]
+        usual = np.isclose(steps.scale, d**-0.5)
+        message = (
+            _(
+                "Times {scale} = 1/√{d}: a sum of {d} products spreads like √{d}; dividing that out keeps the softmax "
+                "from growing sharper as vectors grow wider."
+            )
+            if usual
+            else _("No scaling (scale = 1): the scores go on as they are.")
+            if steps.scale == 1
+            else _("Times {scale}, the scale that was asked for.")
+        )
+        formula = "scores/√d" if usual else f"scores × {steps.scale:.4g}"
+        sentences = [say(message, lang, scale=steps.scale, d=d)]
+        if steps.softcap is not None:
+            formula = f"{steps.softcap:.4g}·tanh(({formula})/{steps.softcap:.4g})"
+            capped = _(
+                "Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}."
+            )
+            sentences.append(say(capped, lang, softcap=steps.softcap))
+        if steps.bias is not None:
+            formula += " + bias"
+            sentences.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
+        return self._pairs(f"2  scaled = {formula}", steps.scaled, sentences)
 
     def masked(self) -> TextStep:
-        hidden = self._hidden()
+        hidden = int(self.hidden.sum())
         message = (
             _("{hidden} of {total} pairs may not attend: they become −∞, so that their weight will be exactly 0.")
-            if hidden.any()
+            if hidden
             else _("No mask: every query may look at every key.")
         )
-        sentence = say(message, self.lang, hidden=int(hidden.sum()), total=hidden.size)
+        sentence = say(message, self.lang, hidden=hidden, total=self.hidden.size)
         return self._pairs("3  masked", self.steps.masked, [sentence])
 
     def weights(self) -> TextStep:
@@ -105,7 +208,7 @@ class _Derivation:
         low, high = f"{sums.min():.4g}", f"{sums.max():.4g}"
         row_sum = say("Every row sums to {sum}.", lang, sum=low)
         remarks = [row_sum if low == high else say("Row sums: {low} to {high}.", lang, low=low, high=high)]
-        if (all_hidden := self._hidden().all(-1)).any():
+        if (all_hidden := self.hidden.all(-1)).any():
             rows = ", ".join(self.queries[i] for i in np.flatnonzero(all_hidden))
             remarks.append(say("{rows} may attend to nothing: the whole row is 0, not NaN.", lang, rows=rows))
         return self._pairs("4  weights = softmax(masked)", steps.weights, sentences, *remarks)
@@ -126,21 +229,6 @@ class _Derivation:
             body.append(self._table("W_o", steps.w_o, steps.w_o))
             body.append(self._table("output", steps.output, self._of_item(steps.output), self.queries, 12))
         return TextStep(f"5  output = weights·V  {steps.heads.shape}", *body)
-
-    @property
-    def at(self) -> tuple[int, ...]:
-        return self.steps.index(self.item, self.head)
-
-    @property
-    def queries(self) -> list[str]:
-        return self.steps.names(0, self.steps.scores.shape[-2])
-
-    @property
-    def keys(self) -> list[str]:
-        return self.steps.names(1, self.steps.scores.shape[-1])
-
-    def _hidden(self) -> np.ndarray:
-        return np.isneginf(self.steps.masked[self.at])
 
     def _of_item(self, table: Array) -> Array:
         return table[self.item] if self.steps.batched else table
@@ -165,9 +253,8 @@ class _Derivation:
 
     def _pairs(self, title: str, whole: Array, sentences: Sequence[str], *after: str) -> TextStep:
         """Return a step whose table has a row per query and a column per key."""
-        return TextStep(
-            f"{title}  {whole.shape}", *sentences, TextTable(whole[self.at], self.queries, self.keys), *after
-        )
+        table = TextTable(whole[self.at], self.queries, self.keys)
+        return TextStep(f"{title}  {whole.shape}", *sentences, table, *after)
 
 
 def word(steps: Steps, row: int, *, lang: str | None = None, head: int = 0, item: int = 0, digits: int = 3) -> str:
@@ -280,10 +367,8 @@ def _stored_weights(
     trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
 ) -> Iterator[str]:
     """Yield one query's weights, for traces without q, k and v."""
-    keys, weights = (
-        trace.tokens(part, batch, keys=True).numbered,
-        trace.row(layer, head, position, part=part, batch=batch),
-    )
+    keys = trace.tokens(part, batch, keys=True).numbered
+    weights = trace.row(layer, head, position, part=part, batch=batch)
     order = np.argsort(-weights)[:12]
     yield say(
         "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "

@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,12 +94,8 @@ class Machine:
 
     def __post_init__(self) -> None:
         inputs = {name for name in INPUTS if getattr(self, name) is not None}
-        allowed = ({"x", "memory", "w_q", "w_k", "w_v"}, {"q", "k", "v"}, {"scores", "v"})
-        required = ({"x"}, {"q", "k"}, {"scores"})
-        if not any(
-            required_inputs <= inputs <= allowed_inputs
-            for required_inputs, allowed_inputs in zip(required, allowed, strict=True)
-        ):
+        kinds = (({"x"}, {"memory", "w_q", "w_k", "w_v"}), ({"q", "k"}, {"v"}), ({"scores"}, {"v"}))
+        if not any(required <= inputs <= required | optional for required, optional in kinds):
             raise Problem(
                 "a machine takes x (with its W, and memory for another text), or q and k (and v), or scores (and v); "
                 "got {given}",
@@ -140,33 +137,19 @@ class Machine:
             cross = self.memory is not None
             if others is not None and not cross:
                 raise Problem("key_words name the rows of memory: give memory too")
-            return oracle.steps(
-                self.x,
-                self.w_q,
-                self.w_k,
-                self.w_v,
-                mask=self._allowed(len(words), len(words) if self.memory is None else len(np.asarray(self.memory))),
-                scale=scale,
-                memory=self.memory,
-                names=words,
-                memory_names=others if cross else None,
-            )
+            mask = self._allowed(len(words), len(np.asarray(self.memory)) if cross else len(words))
+            names: dict[str, Any] = dict(names=words, memory_names=others if cross else None)
+            weights = self.w_q, self.w_k, self.w_v
+            return oracle.steps(self.x, *weights, mask=mask, scale=scale, memory=self.memory, **names)
         q, k = self.q, self.k
-        if self.scores is not None:  # q = scores and one-hot keys give these scores
+        if self.scores is not None:  # one-hot keys give these scores
             q = np.asarray(self.scores, float)
             k = np.eye(q.shape[-1])
             scale = 1.0 if scale is None else scale
         keys = np.asarray(k)
         v = np.zeros((len(keys), 1)) if self.v is None else self.v
-        return oracle.from_qkv(
-            q if q is not None else (),
-            keys,
-            v,
-            self._allowed(len(words), len(keys)),
-            scale,
-            names=words,
-            memory_names=others,
-        )
+        mask = self._allowed(len(words), len(keys))
+        return oracle.from_qkv(() if q is None else q, keys, v, mask, scale, names=words, memory_names=others)
 
     def row(self) -> int | None:
         """Return the index of the initially highlighted row, or None."""
@@ -262,9 +245,7 @@ def table_html(machine: Machine, lang: str | None = None) -> str:
     tables = machine.tables()
     lines = [f'<div class="qkv-stages" lang="{tag(lang)}">']
     for stage in machine.stages:
-        for name in TABLES[stage]:
-            if name not in tables:
-                continue
+        for name in filter(tables.__contains__, TABLES[stage]):
             table = tables[name]
             column_names = keys if name in OVER_KEYS else [str(c + 1) for c in range(table.shape[1])]
             row_names = keys if name in ("k", "v", "memory") else words
@@ -286,10 +267,8 @@ def _caption(name: str, machine: Machine, steps: oracle.Steps, lang: str) -> str
     if name != "scaled":
         return caption
     d = steps.q.shape[-1]
-    factor = (
-        {"sqrt": f"÷ √{d}", "none": "÷ 1"}[machine.scale] if isinstance(machine.scale, str) else f"× {machine.scale:g}"
-    )
-    return f"{caption} {factor}"
+    factors = {"sqrt": f"÷ √{d}", "none": "÷ 1"}
+    return f"{caption} {factors[machine.scale] if isinstance(machine.scale, str) else f'× {machine.scale:g}'}"
 
 
 def _cell(name: str, x: float, is_input: bool, digits: int) -> str:

@@ -20,7 +20,7 @@ from ..tracing.views.token_labels import PARTS, By, Tokens
 from ..tracing.views.traces import Trace
 from ..tracing.views.word_map import locate_word, view
 from . import derivation, mixer_derivation, terminal_map
-from .step_printer import as_text
+from .derivation import as_text
 
 MAX_TOKENS = 64  # tokens of a terminal map; longer ones are pooled
 
@@ -70,11 +70,8 @@ class HeadReport:
         elif part in trace.numbers and part != "mixers":
             yield say("Attention is in these layers alone: {layers}. The others have none.", layers=layers)
         group_counts = [len(side.groups()) for side in sides]
-        if (
-            self.by == "characters"
-            and max(group_counts) <= MAX_TOKENS
-            and group_counts != [len(side) for side in sides]
-        ):
+        split = group_counts != [len(side) for side in sides]
+        if split and self.by == "characters" and max(group_counts) <= MAX_TOKENS:
             yield say(
                 "(parts of characters are joined: {groups} characters and tokens; --tokens shows every token)",
                 groups=_sizes(group_counts),
@@ -216,9 +213,8 @@ class HeadReport:
                         "The page has no room for any of the {layers} {part} layers in full: they are only in the overview."
                     )
                 )
-                yield say(
-                    message, part=say(PARTS[name]), whole=all_of(whole[name]) if whole[name] else "", layers=layers
-                )
+                complete = all_of(whole[name]) if whole[name] else ""
+                yield say(message, part=say(PARTS[name]), whole=complete, layers=layers)
 
     def link_growth(self, traces: Sequence[Trace], steps: Sequence[object], layer: int, head: int) -> str:
         """Return the weight between the two words at every evaluation of a run."""

@@ -68,9 +68,8 @@ def dtype_of(array: np.ndarray) -> str:
 
 def whole_layer(call: Call | Mixing, number: int, arrays: Arrays, errors: dict[str, float]) -> Json:
     """Return the JSON of a layer with all its arrays in float32; `errors` bounds its numbers' errors."""
-    header = layer_header(call, number) | dict(
-        mask=mask_json("", call, arrays), bias=bias_json("", call, arrays), errors=errors
-    )
+    mask, bias = mask_json("", call, arrays), bias_json("", call, arrays)
+    header = layer_header(call, number) | dict(mask=mask, bias=bias, errors=errors)
     tensors = {"q": call.q, "k": call.k} | ({"v": call.v} if call.v.shape[3] else {}) | mixer_tensors(call)
     return header | {name: arrays.share("", tensor.numpy()) for name, tensor in tensors.items()}
 

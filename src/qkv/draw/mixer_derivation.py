@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from ..i18n import _, say
-from .step_printer import TextStep, TextTable, as_text, indented, largest, print_steps, print_sum, weighted_sum
+from .derivation import TextStep, TextTable, as_text, indented, largest, print_steps, print_sum, weighted_sum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,6 +16,7 @@ import html as escaping
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ..disk.atomic_files import write_file
 from ..i18n import Problem, _, all_of, language, say, unknown
@@ -67,18 +68,8 @@ def page(
     attention.html
     """
     path = Path(path)
-    content = html(
-        trace,
-        title=title,
-        layers=layers,
-        focus=focus,
-        lang=lang,
-        progress=progress,
-        told=told,
-        first=first,
-        by=by,
-        show=show,
-    )
+    choices: dict[str, Any] = dict(title=title, layers=layers, focus=focus, lang=lang, first=first, by=by, show=show)
+    content = html(trace, progress=progress, told=told, **choices)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, content)
     return path

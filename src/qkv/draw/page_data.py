@@ -21,7 +21,6 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -122,67 +121,71 @@ def build_page_data(
     numbers, listed = token_lists(*({part: side[part] for part in trace.parts} for side in (trace.queries, trace.keys)))
     tokens = json.dumps(listed, ensure_ascii=False, separators=(",", ":")).encode()
     stored_tokens = data.add("tokens", np.frombuffer(tokens, np.uint8), must=True)
-    overview = _overview(trace, data, numbers, progress)
-    linked = [] if link is None else _linked_layers(trace, link, overview.tops)
+    parts, looks, tops = _overview(trace, data, numbers, progress)
+    linked = [] if link is None else _linked_layers(trace, link, tops)
     data.header = dict(
         model=trace.model,
         text=text_of(trace),
         lang=lang,
         context=trace.more.get("context"),  # the model's, if the text is longer
         tokens=stored_tokens,
-        parts=overview.parts,
+        parts=parts,
         focus=link,
         first=None,
     )
     # Arrays add at most this many bytes to a layer's JSON.
-    data.room -= len(json.dumps(data.header, ensure_ascii=False).encode()) + 600 * len(overview.looks)
-    _add_tensors(trace, data, _layer_order(layers or (), [*dict.fromkeys(linked)], overview.looks))
+    data.room -= len(json.dumps(data.header, ensure_ascii=False).encode()) + 600 * len(looks)
+    _add_tensors(trace, data, _layer_order(layers or (), [*dict.fromkeys(linked)], looks))
     data.header["first"] = _opening(trace, data.header, opening)
     split = any(tokens["characters"] for tokens in listed)
     data.header["first"]["unit"] = "tokens" if by == "characters" and not split else by
     return data
 
 
-@dataclass
-class Overview:
-    """The JSON of every part, and each layer's kinds of heads and largest weights."""
-
-    parts: list[Json] = field(default_factory=list)
-    looks: dict[Layer, dict[str, float]] = field(default_factory=dict)
-    tops: dict[Layer, list[list[float]]] = field(default_factory=dict)  # item → head → its largest weight
-
-
 def _overview(
     trace: Trace, data: PageData, numbers: Mapping[tuple[str, bool], list[int]], progress: Progress | None
-) -> Overview:
-    """Survey every part and store a small picture of each head."""
+) -> tuple[list[Json], dict[Layer, dict[str, float]], dict[Layer, list[list[float]]]]:
+    """Survey every part and store a small picture of each head.
+
+    Return the JSON of every part, each layer's scores by kind of look, and the largest weights by item and head.
+    """
     total = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
-    done, overview = 0, Overview()
+    parts: list[Json] = []
+    looks: dict[Layer, dict[str, float]] = {}
+    tops: dict[Layer, list[list[float]]] = {}
+    done = 0
     for part in trace.parts:
-        survey = trace.survey(part, None if progress is None else partial(_part_progress, progress, done, total))
+
+        def report(heads: int, _: int, done: int = done) -> None:
+            if progress is not None:
+                progress(done + heads, total)
+
+        survey = trace.survey(part, report)
+        layers = []
         for index, layer in enumerate(trace.layers(part)):
             heads = [look.looks for item in survey.heads for look in item[index]]
-            overview.looks[part, layer] = {kind: max(look[kind] for look in heads) for kind in KINDS}
-            overview.tops[part, layer] = [[look.top for look in item[index]] for item in survey.heads]
+            looks[part, layer] = {kind: max(look[kind] for look in heads) for kind in KINDS}
+            tops[part, layer] = [[look.top for look in item[index]] for item in survey.heads]
+            call = trace.call(layer, part)
+            layers.append(layer_header(call, layer) | dict(linkError=measure_errors(trace, plain(call))["weight"]))
         stack = np.stack([[look.picture for heads in item for look in heads] for item in survey.heads])
         done += stack.shape[0] * stack.shape[1]
-        call = trace.calls[part][0]
-        overview.parts.append(
+        parts.append(
             dict(
                 name=part,
-                n=call.q.shape[2],
-                m=call.k.shape[2],
+                n=trace.calls[part][0].q.shape[2],
+                m=trace.calls[part][0].k.shape[2],
                 queries=numbers[part, False],
                 keys=numbers[part, True],
-                layers=[_layer_line(trace, part, number) for number in trace.layers(part)],
+                layers=layers,
                 thumbs=dict(stored=data.add(f"{part}.thumbs", stack, must=True), tall=survey.tall, wide=survey.wide),
                 links=[[[look.link for look in heads] for heads in item] for item in survey.heads],
                 signed=part == "mixers",
-                tops=[overview.tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
+                tops=[tops[part, layer] for layer in trace.layers(part)] if part == "mixers" else None,
                 precision=None,
             )
         )
-    return overview
+    return parts, looks, tops
 
 
 def _linked_layers(trace: Trace, link: Json, tops: Mapping[Layer, list[list[float]]]) -> list[Layer]:
@@ -197,17 +200,6 @@ def _linked_layers(trace: Trace, link: Json, tops: Mapping[Layer, list[list[floa
         for layer, head, share in top
         if abs(share) >= LINK_SHARE * tops[part, layer][0][head] or layer == top[0][0]
     ]
-
-
-def _layer_line(trace: Trace, part: str, number: int) -> Json:
-    """Return the JSON of a layer without arrays, with the error bound of its links' weights."""
-    call = trace.call(number, part)
-    return layer_header(call, number) | dict(linkError=measure_errors(trace, plain(call))["weight"])
-
-
-def _part_progress(progress: Progress, previous: int, total: int, done: int, _: int) -> None:
-    """Report the progress of one part as that of the whole trace."""
-    progress(previous + done, total)
 
 
 def _opening(trace: Trace, header: Json, opening: Opening | None) -> Json:

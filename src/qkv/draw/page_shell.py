@@ -43,9 +43,8 @@ def shell(
     ('<!doctype html>', True, 3)
     """
     main = script(*modules)
-    policy = (
-        f"default-src 'none'; script-src {_hash(main)} {_hash(first_script)}; style-src 'unsafe-inline'; img-src data:"
-    )
+    hashes = f"{_hash(main)} {_hash(first_script)}"
+    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
     header_json = json.dumps(header, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     texts = (f'<script type="text/plain" id="qkv-{name}">{text}</script>\n' for name, text in (blocks or {}).items())
     no_scripts = _("This page computes its pictures itself: please allow scripts. It fetches nothing.")
@@ -85,8 +84,9 @@ def figure_page(
 @cache
 def script(*modules: str) -> str:
     """Return modules and their imports as one script: no import has another name, so import and export are removed."""
-    joined = "\n".join(BUNDLED.sub("", _source(name)) for name in in_order(*modules))
-    return _safe(joined.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(joined)};"))
+    joined = "\n".join(BUNDLED.sub("", asset(f"{name}.js")) for name in in_order(*modules))
+    joined = joined.replace("const CATALOGUES = {};", f"const CATALOGUES = {_catalogues(joined)};")
+    return re.sub("</(script)", r"<\\/\1", joined, flags=re.IGNORECASE)
 
 
 def in_order(*modules: str) -> list[str]:
@@ -99,7 +99,7 @@ def in_order(*modules: str) -> list[str]:
 
     def visit(name: str) -> None:
         if name not in ordered:
-            for other in IMPORT.findall(_source(name)):
+            for other in IMPORT.findall(asset(f"{name}.js")):
                 visit(posixpath.normpath(posixpath.join(posixpath.dirname(name), other)))
             ordered.append(name)
 
@@ -121,18 +121,10 @@ def tag(lang: str) -> str:
 def _catalogues(script: str) -> str:
     """Return the translations of a script's strings, by language, as JSON."""
     strings = {json.loads(text) for text in re.findall(r'"(?:[^"\\\n]|\\.)*"', script)}
-    translations = {
-        lang: {text: translated(text, lang) for text in sorted(strings)} for lang in LANGUAGES if lang != "en"
-    }
-    changed = {
-        lang: {text: translation for text, translation in each.items() if translation != text}
-        for lang, each in translations.items()
-    }
-    return json.dumps(changed, ensure_ascii=False)
-
-
-def _source(name: str) -> str:
-    return asset(f"{name}.js")
+    catalogues: dict[str, dict[str, str]] = {lang: {} for lang in LANGUAGES if lang != "en"}
+    for lang, catalogue in catalogues.items():
+        catalogue.update((text, other) for text in sorted(strings) if (other := translated(text, lang)) != text)
+    return json.dumps(catalogues, ensure_ascii=False)
 
 
 def style(name: str) -> str:
@@ -144,10 +136,6 @@ def style(name: str) -> str:
 def asset(path: str) -> str:
     """Return the text of a file of web/."""
     return (files("qkv") / "web" / path).read_text(encoding="utf-8")
-
-
-def _safe(script: str) -> str:
-    return re.sub("</(script)", r"<\\/\1", script, flags=re.IGNORECASE)
 
 
 def _hash(script: str) -> str:

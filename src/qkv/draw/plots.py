@@ -89,8 +89,7 @@ def heatmap(
             visible = visible & np.broadcast_to(np.asarray(allowed, bool), table.shape)
         except ValueError:
             raise Problem(
-                "allowed is {allowed} and the array is {shape}: give one True or False per cell, or what broadcasts to "
-                "it",
+                "allowed is {allowed} and the array is {shape}: give one True or False per cell, or what broadcasts to it",
                 allowed=np.shape(allowed),
                 shape=table.shape,
             ) from None
@@ -133,10 +132,8 @@ def _grid(
             shape=table.shape,
             most=MAX_MAPS,
         )
-    names = [
-        _side_names(_item_names(queries, i, items), _item_names(keys, i, items), (n, m), padded=items > 1)
-        for i in range(items)
-    ]
+    pairs = [(_item_names(queries, i, items), _item_names(keys, i, items)) for i in range(items)]
+    names = [_side_names(*pair, (n, m), padded=items > 1) for pair in pairs]
     grid_columns = min(heads, 4 if heads <= 16 else 8)
     grid_rows = -(-heads // grid_columns)
     all_names = [name for pair in names for side in pair for name in side or ()]
@@ -310,33 +307,18 @@ def head(
     queries, keys = (trace.tokens(part, batch, keys=side) for side in (False, True))
     title = f"{trace.model} · {say(PARTS[part], lang)} {layer}.{head}".strip(" ·")
     if max(len(queries), len(keys)) > POOLED:
-        return _pooled(trace, layer, head, part, batch, title, lang, path)
+        return _pooled(trace.head(layer, head, part, batch), title, lang, path)
     word_map = view(trace, layer, head, by, part=part, batch=batch)
-    return heatmap(
-        word_map.weights,
-        *word_map.names,
-        allowed=word_map.allowed,
-        special=word_map.special,
-        title=title,
-        lang=lang,
-        path=path,
+    options: dict[str, Any] = dict(
+        allowed=word_map.allowed, special=word_map.special, title=title, lang=lang, path=path
     )
+    return heatmap(word_map.weights, *word_map.names, **options)
 
 
-def _pooled(
-    trace: Trace,
-    layer: int,
-    head: int,
-    part: str,
-    batch: int,
-    title: str,
-    lang: str | None,
-    path: str | Path | None,
-) -> Figure:
+def _pooled(trace_head: Head | MixerHead, title: str, lang: str | None, path: str | Path | None) -> Figure:
     """Draw a pooled head; colours show the square root, since most weights are small."""
     from matplotlib.colors import PowerNorm
 
-    trace_head = trace.head(layer, head, part, batch)
     table = trace_head.pooled(POOLED).numpy()
     cell_size = -(-trace_head.n // POOLED), -(-trace_head.m // POOLED)
     cell = say("each cell: the mean of {value} × {value2} weights", lang, value=cell_size[0], value2=cell_size[1])
@@ -395,23 +377,20 @@ def layer(
     heads = trace.n_head(part, layer)
     columns = min(heads, 4)
     rows = -(-heads // columns)
-    figure = blank(
-        (3.1 * columns, 3.1 * rows + 0.5), [text for side in (queries, keys) for text, _, _ in side.groups(by)], lang
-    )
+    names = [text for side in (queries, keys) for text, _, _ in side.groups(by)]
+    figure = blank((3.1 * columns, 3.1 * rows + 0.5), names, lang)
     small = max(len(queries), len(keys)) <= 256
-    views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads)] if small else []
+    views = [view(trace, layer, number, by, part=part, batch=batch) for number in range(heads) if small]
     tables = [word_map.weights for word_map in views]
-    if not small:
-        tables = [trace.map(layer, number, bins=256, part=part, batch=batch) for number in range(heads)]
+    tables += [trace.map(layer, number, bins=256, part=part, batch=batch) for number in range(heads) if not small]
     scale = _common(part, tables)
     for number, table in enumerate(tables):
         axes = figure.add_subplot(rows, columns, number + 1)
-        word_map = views[number] if small else None
-        paint(axes, table, None if word_map is None else word_map.allowed, **scale)
-        row_names, column_names = (
-            (None, None) if word_map is None or max(table.shape) > MAX_SMALL_LABELS else word_map.names
-        )
-        label(axes, row_names, column_names, None if word_map is None else word_map.special, small=True)
+        paint(axes, table, views[number].allowed if small else None, **scale)
+        if small and max(table.shape) <= MAX_SMALL_LABELS:
+            label(axes, *views[number].names, views[number].special, small=True)
+        else:
+            label(axes, None, None)
         axes.set_title(f"{layer}.{number}", fontsize=9)
     where = say("layer {layer}", lang, layer=layer)
     figure.suptitle(f"{trace.model} · {say(PARTS[part], lang)} · {where}".strip(" ·"), x=0.01, ha="left")

@@ -39,9 +39,8 @@ def difference(call: Call | Mixing, other: Call | Mixing) -> tuple[float, float]
     """Return the largest differences of weights (see `measure_errors`) and q·k, on ROWS rows of each head."""
     n = call.q.shape[2]
     rows = sorted({round(i * (n - 1) / (ROWS - 1)) for i in range(ROWS)}) if n > 1 else [0]
-    calls = [
-        each if isinstance(each, Mixing) else replace(each, lse=None) for each in (call, other)
-    ]  # sums of rows differ
+    # The sums of rows differ, too.
+    calls = [each if isinstance(each, Mixing) else replace(each, lse=None) for each in (call, other)]
     weight = dot = 0.0
     for item in range(call.q.shape[0]):
         for head in range(call.n_head):
