@@ -143,8 +143,8 @@ def test_in_a_terminal_every_word_has_its_picture(colour, files):
     ("words", "english", "chinese"),
     [
         (["none.png", "--demo"], "there is no picture", "没有图片"),
-        (["text.png", "--demo"], "is no picture that can be read", "不是能读取的图片"),
-        (["blank.png", "--demo"], "nothing is drawn", "什么也没有画"),
+        (["text.png", "--demo"], "is not a readable picture", "不是能读取的图片"),
+        (["blank.png", "--demo"], "the picture is empty", "什么也没有画"),
         (["ring.png", "--demo", "--layer", "7"], "layer 7", "7"),
         (["ring.png", "--demo", "--head", "9"], "no head 9", "9"),
         (["ring.png", "--demo", "-o", "a.txt"], "should end in", "结尾"),

@@ -136,7 +136,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_not_obeyed_is_named(name, tmp_path):
-    with pytest.warns(Notice, match=f"generation_config.json says {name} = .*which qkv does not obey"):
+    with pytest.warns(Notice, match=f"generation_config.json sets {name} = .*which qkv does not support"):
         load(folder(tmp_path, do_sample=True, **{name: NAMED[name]}))
 
 

@@ -222,7 +222,7 @@ def test_a_wrong_inner_archive_is_rejected_unopened(change, home, monkeypatch):
     monkeypatch.setattr(
         store, "_member", lambda archive, name: member(archive, name) if name == wrong.inside else pytest.fail("opened")
     )
-    with pytest.raises(Problem, match=r"data\.box of nested is not what it should be .*not used"):
+    with pytest.raises(Problem, match=r"data\.box of nested is not the expected file .*not used"):
         store.get("nested", fetch=fetch_of(BOXED, "tiny_book-1.0.tar.gz"))
     assert store.path("nested") is None and remaining_files(home) == ["data.box.rejected"]
 
@@ -247,7 +247,7 @@ def test_folders_of_a_killed_process_are_removed_after_a_day(home):
 
 def test_a_wrong_archive_is_rejected_unopened(home, monkeypatch):
     monkeypatch.setattr(store, "_member", lambda *_: pytest.fail("opened before it was verified"))
-    with pytest.raises(ValueError, match=r"archive of book is not what it should be .*not used .*\.rejected"):
+    with pytest.raises(ValueError, match=r"archive of book is not the expected file .*not used .*\.rejected"):
         store.get("book", fetch=fetch_of(WHEEL + b"x"))
     assert store.path("book") is None
     assert remaining_files(home) == ["tiny_book-1.0-py3-none-any.whl.rejected"]
@@ -257,7 +257,7 @@ def test_a_wrong_archive_is_rejected_unopened(home, monkeypatch):
 def test_a_wrong_file_is_rejected(inside, home, monkeypatch):
     wrong = item("book", WHEEL, File(inside, "book.txt", digest(TEXT), len(TEXT)))
     monkeypatch.setattr(store, "ITEMS", (wrong,))
-    with pytest.raises(ValueError, match=r"book\.txt of book is not what it should be"):
+    with pytest.raises(ValueError, match=r"book\.txt of book is not the expected file"):
         store.get("book", fetch=fetch_of(WHEEL))
     assert store.path("book") is None and remaining_files(home) == ["book.txt.rejected"]
     assert (home / "book.txt.rejected").stat().st_size <= len(TEXT) + 1, "a bomb cannot fill the disk"
@@ -399,9 +399,9 @@ def test_a_gguf_is_a_file_and_can_be_selected():
     [
         (FakeHub({"data.json": b"{}"}), "no weights that qkv reads"),
         (FakeHub(error=type("OfflineModeIsEnabled", (Exception,), {})("offline")), "cannot be reached"),
-        (FakeHub(error=refusing(429)), "can't give hf:owner/tiny just now .* try again in some minutes"),
-        (FakeHub(error=refusing(503)), "can't give hf:owner/tiny just now"),
-        (FakeHub(error=refusing(401)), "refused to give hf:owner/tiny .* log in anew"),
+        (FakeHub(error=refusing(429)), "can't serve hf:owner/tiny at the moment .* try again in a few minutes"),
+        (FakeHub(error=refusing(503)), "can't serve hf:owner/tiny at the moment"),
+        (FakeHub(error=refusing(401)), "refused access to hf:owner/tiny .* log in again"),
         (FakeHub(error=RuntimeError("odd\nmore")), "could not be fetched from the hub: odd$"),
         *(
             (FakeHub(lies=(name,)), rf"{name} of hf:owner/tiny is not what the hub says it is \({kind}")
@@ -457,7 +457,7 @@ def test_an_interrupted_repository_leaves_nothing(home):
 )
 def test_names_that_lead_elsewhere_are_refused(name):
     for do in (store.path, store.get, store.remove):
-        with pytest.raises(Problem, match="names no repository"):
+        with pytest.raises(Problem, match="not the name of a hub repository"):
             do(name)
 
 

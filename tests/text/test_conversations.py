@@ -91,11 +91,11 @@ def test_long_chats_are_cut_and_those_without_an_answer_dropped():
 
 
 WRONG = {
-    "no JSON": ("{", "no JSON"),
+    "no JSON": ("{", "not JSON"),
     "no messages": ('{"text": "a"}', "no list of messages"),
     "no role": ('{"messages": [{"content": "a"}]}', "no role and content"),
     "content that is no text": ('{"messages": [{"role": "user", "content": 3}]}', "no role and content"),
-    "no answer": ('{"messages": [{"role": "user", "content": "a"}]}', "the assistant says nothing"),
+    "no answer": ('{"messages": [{"role": "user", "content": "a"}]}', "no answer of the assistant"),
 }
 
 
@@ -113,7 +113,7 @@ def test_answers_past_the_context_are_not_rendered(monkeypatch):
 def test_a_line_that_is_not_a_chat_is_named(wrong, tmp_path):
     line, reason = WRONG[wrong]
     (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT]) + "\n" + line + "\n", encoding="utf-8")
-    with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is no chat: .*{reason}"):
+    with pytest.raises(Problem, match=rf"line 3 of .*chats\.jsonl is not a chat: .*{reason}"):
         read_chats(tmp_path / "chats.jsonl")
 
 
@@ -131,7 +131,7 @@ def test_a_line_that_is_not_a_chat_is_named(wrong, tmp_path):
 def test_a_line_that_no_program_writes_is_named(line, tmp_path):
     file = tmp_path / "chats.jsonl"
     file.write_text(as_jsonl([CHAT]) + line + "\n", encoding="utf-8")
-    with pytest.raises(Problem, match=r"line 2 of .* is no chat") as refusal:
+    with pytest.raises(Problem, match=r"line 2 of .* is not a chat") as refusal:
         read_chats(file)
     assert "第 2 行" in refusal.value.say("zh")
 

@@ -589,7 +589,7 @@ def test_a_chat_is_laid_out_as_transformers_does(template, answer):
     theirs.chat_template = template
     for chat in CHATS:
         if template == GEMMA and chat[0]["role"] == "system":
-            with pytest.raises(Problem, match="template refuses: System role not supported"):
+            with pytest.raises(Problem, match="template failed: System role not supported"):
                 ours.chat(chat)
             continue
         expected = theirs.apply_chat_template(chat, add_generation_prompt=answer, return_dict=False)
@@ -634,13 +634,13 @@ def test_a_template_cannot_complete_a_control_token(before, content, after):
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ messages[0]['nothing']['more'] }}", "template refuses"),
-        ("{% for x in messages %}", "template refuses: .*end of"),
-        ("{% for i in range(10000000) %}{% endfor %}", "template refuses: .*[Rr]ange too big"),
-        ("{{ messages.__class__.__mro__ }}", "template refuses"),
-        ("{{ 'x' * 10 ** 9 }}", "more than memory"),
+        ("{{ messages[0]['nothing']['more'] }}", "template failed"),
+        ("{% for x in messages %}", "template failed: .*end of"),
+        ("{% for i in range(10000000) %}{% endfor %}", "template failed: .*[Rr]ange too big"),
+        ("{{ messages.__class__.__mro__ }}", "template failed"),
+        ("{{ 'x' * 10 ** 9 }}", "exceeded its limit"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "Recursion"),
-        ("{{ messages.append(1) }}", "template refuses"),
+        ("{{ messages.append(1) }}", "template failed"),
         ("{{ 1 / 0 }}", "ZeroDivision"),
     ],
 )
@@ -720,7 +720,7 @@ def test_a_map_of_characters_that_leads_outside_is_refused(unit, texts):
     ("change", "message"),
     [
         ({"ggml.model": "mystery"}, "tokenizer of kind mystery: gpt2, llama"),
-        ({"ggml.pre": "unheard-of"}, "in the way of unheard-of"),
+        ({"ggml.pre": "unheard-of"}, "splits its text like unheard-of"),
         ({"ggml.tokens": None}, "no list of tokens"),
         ({"ggml.tokens": [1, 2]}, "no list of tokens"),
         ({"ggml.token_type": [1]}, "token_type has 1 entries for 900 tokens"),

@@ -57,11 +57,11 @@ def test_greys(table, expected):
 def test_files_that_are_not_pictures_are_refused(tmp_path):
     for name, content in (("text.png", b"no picture"), ("empty.png", b""), ("cut.png", b"\x89PNG\r\n\x1a\n\0\0")):
         (tmp_path / name).write_bytes(content)
-        with pytest.raises(Problem, match=f"{name} is no picture that can be read"):
+        with pytest.raises(Problem, match=f"{name} is not a readable picture"):
             picture_tokens.read(tmp_path / name)
     with pytest.raises(Problem, match="there is no picture"):
         picture_tokens.read(tmp_path / "none.png")
-    with pytest.raises(Problem, match="nothing is drawn"):
+    with pytest.raises(Problem, match="the picture is empty"):
         pixels(np.ones((9, 9)))
 
 

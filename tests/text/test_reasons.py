@@ -46,7 +46,7 @@ BROKEN = {
     "number": (bytes([0x80] * 12), "never ends"),
     "bytes": (piece(b"a") + field(2, field(3, b"x")), "bytes stand where a number should"),
     "numbers": (field(1, 5), "a number stands where bytes should"),
-    "utf8": (piece(b"\xff"), "no UTF-8"),
+    "utf8": (piece(b"\xff"), "not UTF-8"),
 }
 
 

@@ -150,7 +150,7 @@ def test_an_interruption_anywhere_leaves_the_same_result(book, tmp_path, small_b
         out = tmp_path / f"stopped-{stop}"
         with pytest.raises(Stop):
             prepare(book, TOKENIZERS["bpe"], out, shard=50, progress=stop_at(stop))
-        with pytest.raises(ValueError, match="goes on where it stopped"):
+        with pytest.raises(ValueError, match="is incomplete: prepare it again to resume"):
             Dataset.open(out)
         again = prepare(book, TOKENIZERS["bpe"], out, shard=50)
         assert again.index == whole.index

@@ -1,5 +1,4 @@
-"""What can be fetched by name: each thing a record of the package it comes in, the files wanted out of it, their sizes,
-hashes and licence. Nothing is fetched here (`store.py`)."""
+"""The named models and data sets: their packages, files, sizes, hashes and licences. `store.py` fetches them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from ..i18n import _
 
 @dataclass(frozen=True)
 class Package:
-    """An archive in a package registry: exactly this version with exactly this hash."""
+    """An archive in a package registry, fixed by version and hash."""
 
     name: str
     version: str
@@ -21,7 +20,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Inner:
-    """An archive inside the archive: taken out and verified by its own hash before it is opened."""
+    """An archive inside the archive; its hash is verified before it is opened."""
 
     inside: str
     sha256: str
@@ -30,10 +29,10 @@ class Inner:
 
 @dataclass(frozen=True)
 class File:
-    """A file wanted out of the archive, under which name it is kept, and the hash it has then.
+    """A file of the archive: its path there, its name in the cache, and its hash in the cache.
 
-    `unpack` says what is done with it on the way: nothing ("as it is"), "gzip", or "hsk" (a JSON table of sentences
-    becomes English TAB Chinese, one pair a line). `within` is the inner archive that it lies in, if it does.
+    `unpack` is the conversion: none ("as it is"), "gzip", or "hsk" (a JSON table of sentences becomes lines of English
+    TAB Chinese). `within` is the inner archive that contains the file, if any.
     """
 
     inside: str
@@ -46,7 +45,7 @@ class File:
 
 @dataclass(frozen=True)
 class Item:
-    """A named thing: data to train on, or a model."""
+    """A named data set or model."""
 
     name: str
     kind: str  # "data" | "model"
@@ -54,22 +53,22 @@ class Item:
     files: tuple[File, ...]
     licence: str
     note: str
-    layout: str = ""  # of a model: whose layers it has
-    credit: str = ""  # whom the licence asks to name
+    layout: str = ""  # of a model: the family of its layers
+    credit: str = ""  # authors to name under the licence
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in the cache."""
+        """Bytes in the cache."""
         return sum(file.size for file in self.files)
 
 
 def _item(name: str, kind: str, manifest: str, licence: str, note: str, layout: str = "", credit: str = "") -> Item:
-    """An item from its manifest: a line for the package, then one for each file, with sizes in bytes and sha256.
+    """Return an item from its manifest: a line for the package and one for each file, with sizes in bytes and sha256.
 
     package  REGISTRY wheel|sdist|tarball NAME VERSION SIZE SHA256
-    within   PATH SIZE SHA256                   the files that follow lie in this archive inside the archive
-    folder   PATH                               the names that follow begin in it
-    file     PATH SIZE SHA256 [KEEP [UNPACK]]   kept under its own name unless another is given
+    within   PATH SIZE SHA256                     the following files are in this inner archive
+    folder   PATH                                 prefix of the following paths
+    file     PATH SIZE SHA256 [TARGET [UNPACK]]   TARGET defaults to the file's name
     """
     files: list[File] = []
     within, folder = None, ""

@@ -1,7 +1,7 @@
-"""Is a file of the cache still what was put there?
+"""Detect changed files in the cache.
 
-The sha256 of each is kept in one small file of the cache, `.hashes.json`, with the size and the time of change at which it
-was computed; it is computed anew when either is another. A file without a known hash is taken as it is at first sight.
+`.hashes.json` in the cache has the sha256 of each file, with the size and modification time at which it was computed;
+it is computed again if either differs. A file without an expected hash is trusted when first seen.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def changed(
     again: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Path]:
-    """Those of some files, each with the sha256 it should have, that hold something else; `again` trusts no note."""
+    """Return the files whose content does not have the expected sha256; with `again`, hash all files anew."""
     notes, verified = read(home), {}
     mismatches, done, total = [], 0, sum(file.stat().st_size for file in expected)
     for file, sha256 in expected.items():
@@ -45,7 +45,7 @@ def changed(
 
 
 def forget(home: Path, folder: Path) -> None:
-    """Drop the notes on what lay in a folder."""
+    """Drop the stored hashes of a folder's files."""
     notes, prefix = read(home), folder.relative_to(home).as_posix() + "/"
     remaining = {key: note for key, note in notes.items() if not key.startswith(prefix)}
     if remaining != notes:
@@ -53,7 +53,7 @@ def forget(home: Path, folder: Path) -> None:
 
 
 def read(home: Path) -> JsonObject:
-    """The notes; none where the file is absent or damaged: then everything is looked at again."""
+    """Return the stored hashes, {} if the file is absent or damaged."""
     try:
         notes = json.loads((home / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -62,7 +62,7 @@ def read(home: Path) -> JsonObject:
 
 
 def write(home: Path, notes: JsonObject) -> None:
-    """All at once; a cache that can't be written to is only slower."""
+    """Write the hashes atomically; errors are ignored, since they only make the next check slower."""
     with suppress(OSError):
         write_file(home / NAME, json.dumps(notes, indent=1, sort_keys=True))
 

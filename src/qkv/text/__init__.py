@@ -1,4 +1,4 @@
-"""Text and tokens: tokenizers, corpora, sentence pairs, and made-up tasks. NumPy in and out; no torch.
+"""Text and tokens: tokenizers, corpora, sentence pairs and synthetic tasks. NumPy in and out; no torch.
 
 Read in this order: `tokenizer`, `library_tokenizer`, `vocabulary`, `sentencepiece`, `imported_tokenizers`,
 `tokenizer_folder`, `generation_defaults`, `chat_templates`, `template_process`, `corpus`, `shards`, `dataset`,

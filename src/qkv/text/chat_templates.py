@@ -1,11 +1,11 @@
-"""A chat as the text that a model was taught to read, by the model's own template (Jinja2, as `transformers` runs it).
+"""Render chats with a model's own template (Jinja2, as in `transformers`).
 
-Templates come with models, so they are strangers' programs: they run in a process of their own (see `template`), which
-is ended when it takes too long, and which is kept for the next chat otherwise.
+Templates come with models and are untrusted programs. They run in a separate process (`template_process.py`), which is
+killed on a timeout and otherwise reused for the next chat.
 
-What people write must never become a control token: a message that contains "<|im_end|>" is a message about that
-token, not the end of the turn. So in every message such names are broken by a mark that no text holds, the template
-is filled in, names that are whole are then the template's own, and the marks are taken out again.
+A message must never become a control token: "<|im_end|>" in a message is text about that token, not the end of the
+turn. `guard` therefore breaks such names in messages with a mark that occurs in no text. After rendering, unbroken
+names are the template's own, and the marks are removed.
 """
 
 import atexit
@@ -22,15 +22,15 @@ from typing import Any
 
 from ..i18n import Problem, quoted
 
-SECONDS = 5.0  # a template takes a millisecond
-START_SECONDS = 120.0  # for a busy machine to start a process
-ChatMessage = Mapping[str, Any]  # role and content, and what else a template reads
-TOO_LARGE = '{"large": true}'  # what the process answers, or would have if it could
-MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # never characters of any text, says Unicode
+SECONDS = 5.0  # time limit; a template usually takes a millisecond
+START_SECONDS = 120.0  # time limit for starting the process on a busy machine
+ChatMessage = Mapping[str, Any]  # role, content and other keys that the template reads
+TOO_LARGE = '{"large": true}'  # the response if the template exceeded the limits, also if the process died of them
+MARKS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # noncharacters: Unicode excludes them from text
 
 
 def render(template: str, messages: Sequence[ChatMessage], *, answer: bool, names: Mapping[str, str]) -> str:
-    """The template filled in; `names` are bos_token, eos_token, …; with `answer`, up to where the model goes on.
+    """Return the rendered chat; with `answer`, it ends where the answer begins. `names` are bos_token, eos_token, ….
 
     >>> render("{% for m in messages %}{{ m.role }}: {{ m.content }}\\n{% endfor %}",
     ...        [{"role": "user", "content": "Hi"}], answer=False, names={})
@@ -41,17 +41,17 @@ def render(template: str, messages: Sequence[ChatMessage], *, answer: bool, name
     with _lock:
         response = json.loads(_exchange(request))
     if "refused" in response:
-        raise Problem("the model's chat template refuses: {why}", why=response["refused"])
+        raise Problem("the model's chat template failed: {why}", why=response["refused"])
     if "text" not in response:
-        raise Problem("the model's chat template makes more than memory and models hold, and was stopped")
+        raise Problem("the model's chat template exceeded its limit of memory or text length and was stopped")
     return response["text"]
 
 
 class _Process:
-    """The process that runs templates; there is one, started when it is first needed."""
+    """The worker process that renders templates, started on first use."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()  # after a fork the child needs its own
+        self.owner = os.getpid()  # a forked child must start its own
         self.timed_out = False
         variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONUTF8": "1"}
         lifeline, self.lifeline = os.pipe()
@@ -80,7 +80,7 @@ class _Process:
             )
 
     def exchange(self, line: str | None, seconds: float) -> str:
-        """Its answer to a line; "" if it died of it, which it is made to when it takes too long."""
+        """Send a line and return the response; "" if the process died or was killed on the timeout."""
         assert self.process.stdin is not None and self.process.stdout is not None
         alarm = threading.Timer(seconds, self._time_out)
         alarm.daemon = True
@@ -91,17 +91,17 @@ class _Process:
                 self.process.stdin.flush()
             response = self.process.stdout.readline()
             return response if response.endswith("\n") else ""
-        except OSError:  # it is dead already
+        except OSError:  # the process is already dead
             return ""
         finally:
             alarm.cancel()
 
     def _time_out(self) -> None:
         self.timed_out = True
-        self.process.kill()  # nothing else reaches a process that counts ten million digits
+        self.process.kill()  # signals that Python handles would wait for C code
 
     def close(self) -> None:
-        """Stop it."""
+        """Kill the process and close its pipes."""
         if self.owner == os.getpid():
             self.process.kill()
             self.process.wait()
@@ -112,13 +112,13 @@ class _Process:
                     pipe.close()
 
 
-# One for the whole process: to begin one takes longer than to write a chat. A forked child begins its own.
+# Shared by all chats: starting a process takes longer than rendering a chat. A forked child starts its own.
 _process: _Process | None = None
 _lock = threading.Lock()
 
 
 def _exchange(request: str) -> str:
-    """What the process answers; one that is gone is replaced."""
+    """Return the response to a request, restarting the process if it died."""
     global _process
     if _process is not None and _process.process.poll() is not None:
         _close_process()
@@ -132,7 +132,7 @@ def _exchange(request: str) -> str:
             )
         return response or TOO_LARGE
     finally:
-        if not response:  # or interrupted, and then the next answer would be to this request
+        if not response:  # also after an interrupt: the next response would belong to this request
             _close_process()
 
 
@@ -144,7 +144,7 @@ def _close_process() -> None:
 
 
 def _reset_after_fork() -> None:
-    """A child has neither the process nor whatever thread held the lock."""
+    """Drop the process and the lock, which belong to the parent."""
     global _lock
     _lock = threading.Lock()
     _close_process()
@@ -156,7 +156,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[ChatMessage], str]:
-    """The messages with the names of control tokens broken by a mark, and the mark.
+    """Return the messages with the names of control tokens broken by a mark, and the mark.
 
     >>> guarded, mark = guard([{"role": "user", "content": "say <end> now"}], ["<end>"])
     >>> guarded[0]["content"].replace(mark, "·")
@@ -166,7 +166,7 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
     serialized = json.dumps(messages, ensure_ascii=False, default=str)
     mark = next((mark for mark in MARKS if mark not in serialized), None)
     if mark is None:
-        raise Problem("the chat uses every one of the 32 codes that Unicode keeps free of characters: leave one out")
+        raise Problem("the chat contains all 32 noncharacters U+FDD0 to U+FDEF: remove one of them")
     if not names:
         return list(messages), mark
     name_pattern = re.compile("|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)))
@@ -183,13 +183,13 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
         return len(core) < longest and any(core in name for name in names)
 
     def break_names(text: str) -> str:
-        # Again and again, since names may overlap: what is left of one can be part of the next.
+        # Repeat, since names may overlap: the rest of one can be part of the next.
         while match := name_pattern.search(text):
             text = text[: match.start() + 1] + mark + text[match.start() + 1 :]
-        core = text.strip()  # templates strip too
+        core = text.strip()  # as templates do
         if core:
             first = text.index(core)
-            # A name that is only begun or ended here could be made whole by what the template puts beside it.
+            # The template could complete a name whose beginning or end is here.
             lengths = range(1, min(longest, len(core) + 1))
             after = mark if any(begins_name(core[-n:]) for n in lengths) else ""
             before = mark if any(ends_name(core[:n]) for n in lengths) or is_inside_name(core) else ""
@@ -203,7 +203,7 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
             return {key: guard_value(inner) for key, inner in value.items()}
         return [guard_value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
-    # The role is a word the template compares with; it is broken only if it holds a whole name.
+    # Templates compare the role with words, so it is broken only if it contains a whole name.
     return [
         {
             key: value if key == "role" and not name_pattern.search(str(value)) else guard_value(value)

@@ -1,8 +1,8 @@
-"""Chats to learn from: a JSON object on each line with its `messages`, laid out by the model's own template.
+"""Chats for training: JSON Lines with `messages`, rendered by the model's own template.
 
-Only what the assistant says is learned, with the token that ends its turn: the rest is read. Where an answer begins is not
-guessed from words. The template is asked twice: for the messages before an answer, up to where the model would begin to speak,
-and for those with the answer; what the second has more is the answer.
+Only the assistant's answers are learned, each with the token that ends its turn. To find where an answer begins, the
+template is rendered twice: with the messages before the answer and a generation prompt, and with the answer. The
+difference is the answer.
 
 Legend: B batch, N tokens of the longest chat of a batch.
 """
@@ -22,19 +22,19 @@ from .pairs import lines, pad
 from .tokenizer import Tokenizer
 
 Messages = Sequence[ChatMessage]
-IGNORED = -100  # the label of a token that isn't learned
+IGNORED = -100  # label of tokens without a loss
 ASSISTANT = "assistant"
 
 
 class ChatRow(NamedTuple):
-    """A chat, or its beginning, as tokens; `answered` are those that the assistant says."""
+    """The tokens of a chat or of its beginning; `is_answer` marks those of the assistant's answers."""
 
     ids: list[int]
     is_answer: list[bool]
 
 
 def read_chats(path: str | Path) -> list[Messages]:
-    r"""The messages of each line of a JSONL file; a line that holds none is refused with its number.
+    r"""Return the messages of each line of a JSONL file; raise a Problem with the line number if a line has none.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -48,7 +48,7 @@ def read_chats(path: str | Path) -> list[Messages]:
         try:
             record = parse_json(line)
         except Problem as problem:
-            raise _bad_line(path, number, Message("it is no JSON: {error}", error=problem)) from None
+            raise _bad_line(path, number, Message("it is not JSON: {error}", error=problem)) from None
         messages = record.get("messages") if isinstance(record, dict) else record
         chats.append(_check_messages(path, number, messages))
     if not chats:
@@ -66,13 +66,13 @@ def _check_messages(path: Path, number: int, messages: object) -> Messages:
             excerpt = str(message)[:60]
             raise _bad_line(path, number, Message("a message has no role and content: {message}", message=excerpt))
     if not any(message["role"] == ASSISTANT and message["content"].strip() for message in messages):
-        raise _bad_line(path, number, Message("the assistant says nothing in it, so there is nothing to learn"))
+        raise _bad_line(path, number, Message("it has no answer of the assistant, so there is nothing to learn"))
     return messages
 
 
 def _bad_line(path: Path, number: int, why: Message) -> Problem:
     return Problem(
-        'line {number} of {path} is no chat: {why}; write {{"messages": [{{"role": "user", "content": …}}, {{"role": '
+        'line {number} of {path} is not a chat: {why}; write {{"messages": [{{"role": "user", "content": …}}, {{"role": '
         '"assistant", "content": …}}]}}',
         number=number,
         path=path,
@@ -81,7 +81,7 @@ def _bad_line(path: Path, number: int, why: Message) -> Problem:
 
 
 def as_jsonl(chats: Sequence[Messages]) -> str:
-    """The other way: what `read_chats` reads as these chats.
+    """Return chats as JSON Lines, the inverse of `read_chats`.
 
     >>> print(as_jsonl([[{"role": "user", "content": "你好"}]]), end="")
     {"messages": [{"role": "user", "content": "你好"}]}
@@ -90,17 +90,17 @@ def as_jsonl(chats: Sequence[Messages]) -> str:
 
 
 def chat_rows(tokenizer: Tokenizer, messages: Messages, most: int | None = None) -> list[ChatRow]:
-    r"""A chat as rows to learn from: one, or one per answer where the template writes earlier turns otherwise later on.
+    r"""Return a chat as training rows: one row, or one per answer if the template changes earlier turns later on.
 
-    Every answer needs the template twice, for all that comes before it: answers after the first that begins more than
-    `most` tokens into the chat are left out, since they would be cut off.
+    The template runs twice per answer, over all earlier messages. So rendering stops at the first answer that begins
+    after `most` tokens: it and later ones would be cut off.
 
     >>> from . import Bytes
     >>> tokenizer = Bytes.make(special=["eos"])
     >>> tokenizer.template = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}{{ eos_token }}{% endfor %}" \
     ...     "{% if add_generation_prompt %}a:{% endif %}"
     >>> (row,) = chat_rows(tokenizer, [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes"}])
-    >>> tokenizer.decode([i for i, said in zip(*row) if said], special=True)
+    >>> tokenizer.decode([i for i, learned in zip(*row) if learned], special=True)
     'Yes[EOS]'
     """
     answers = [at for at, message in enumerate(messages) if message["role"] == ASSISTANT and message["content"].strip()]
@@ -119,29 +119,29 @@ def chat_rows(tokenizer: Tokenizer, messages: Messages, most: int | None = None)
 
 
 def _row_up_to(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
-    """A chat up to the end of one answer, which alone counts as said."""
+    """Return a chat up to the end of an answer; only that answer is marked."""
     before = tokenizer.chat(messages[:at], answer=True) if at else _prompt_of_first(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
     if ids[: len(before)] != before:
         raise Problem(
-            "the model's chat template writes what comes before an answer otherwise once the answer is there, so that "
-            "answers can't be told from the rest"
+            "the model's chat template changes the text before an answer once the answer follows, so the answers can't be "
+            "located"
         )
     end = next((i + 1 for i in range(len(before), len(ids)) if ids[i] in tokenizer.ends), len(ids))
     return ChatRow(ids[:end], [i >= len(before) for i in range(end)])
 
 
 def _prompt_of_first(tokenizer: Tokenizer, first: ChatMessage) -> list[int]:
-    """What stands before an answer that opens a chat: the template is not made for no messages at all."""
+    """Return the tokens before an answer that opens a chat; many templates fail without any message."""
     empty = tokenizer.chat([{**first, "content": ""}], answer=False)
     ids = tokenizer.chat([first], answer=False)
     return ids[: next((i for i, (a, b) in enumerate(zip(ids, empty, strict=False)) if a != b), len(empty))]
 
 
 class Chats:
-    """Chats in batches of similar length: x (B, N) is read, y (B, N) is what follows each token, or −100 where it isn't learned.
+    """Chats in batches of similar length: inputs x (B, N), and labels y (B, N), −100 where there is no loss.
 
-    `cut` counts rows that were longer than `most` tokens, and `lost` those of them in which no answer was left.
+    `cut` counts rows longer than `most` tokens, and `lost` those of them that have no answer within that length.
     """
 
     def __init__(self, chats: Sequence[Messages], tokenizer: Tokenizer, most: int) -> None:
@@ -159,7 +159,7 @@ class Chats:
         return len(self.rows)
 
     def batch(self, seed: int, step: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Batch number `step`; steps run on from epoch to epoch."""
+        """Return batch number `step`, counted across epochs."""
         return self._take(self.pools.batch(seed, step, batch))
 
     def _take(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,7 @@
-"""A corpus: UTF-8 text files read as a stream of blocks, never whole, and split into train and validation.
+"""A corpus: UTF-8 text files, streamed in blocks and split into train and validation.
 
-The split is by text, not by window: the last tenth of the text is kept for validation, so no validation sentence
-was half seen in training. With several documents the cut moves to the nearest end of a document where that leaves
-a sensible share; else it falls on the start of a line.
+The split is by position: the last tenth of the text is for validation, so no sentence is in both parts. With several
+documents the cut moves to the nearest end of a document if the share stays sensible, else to the start of a line.
 """
 
 import codecs
@@ -18,18 +17,17 @@ from typing import NamedTuple
 
 from ..i18n import Message, Problem, all_of, one_of
 
-BLOCK = 1 << 20  # bytes read at a time: what keeps memory flat
+BLOCK = 1 << 20  # bytes read at a time
 SUFFIXES = (".txt", ".text", ".md")
 Position = tuple[int, int]  # (document, byte in its file)
 
-# Where byte-level BPE always starts a new piece: at the first white space after something else. Text that is cut
-# there gets the same tokens as text that is not.
+# Byte-level BPE always starts a new piece at the first white space after other text, so cuts there change no token.
 SAFE = re.compile(r"(?<=\S)[ \n]")
 
 
 @dataclass(frozen=True)
 class Document:
-    """One file: its text is the bytes from `start` (after a byte order mark) to `size`."""
+    """A file whose text is the bytes from `start` (after a byte order mark) to `size`."""
 
     path: Path
     start: int
@@ -37,7 +35,7 @@ class Document:
 
 
 class TextBlock(NamedTuple):
-    """Some text of one document, and the bytes of the file it is."""
+    """A part of a document: its text and the range of bytes in the file."""
 
     document: int
     start: int
@@ -47,7 +45,7 @@ class TextBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Corpus:
-    r"""Documents in a fixed order. Iterating gives their text in blocks, as often as wanted.
+    r"""Documents in a fixed order. Iterating yields their text in blocks, and can be repeated.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -66,7 +64,7 @@ class Corpus:
 
     @classmethod
     def of(cls, *sources: str | Path) -> "Corpus":
-        """The corpus of files, folders (their .txt, .text and .md files) or globs such as "books/**/*.py"."""
+        """Return the corpus of files, folders (their .txt, .text and .md files) or globs such as "books/**/*.py"."""
         paths = [path for source in sources for path in _files(source)]
         documents = tuple(document for document in map(_inspect, paths) if document.size > document.start)
         if not documents:
@@ -82,7 +80,7 @@ class Corpus:
         return sum(document.size - document.start for document in self.documents)
 
     def sizes_before(self) -> list[int]:
-        """Bytes of text before each document, and at last all of them."""
+        """Return the bytes of text before each document, and finally the total."""
         return list(accumulate((document.size - document.start for document in self.documents), initial=0))
 
     @property
@@ -97,7 +95,7 @@ class Corpus:
         return (block.text for block in self.blocks(self.start, self.end))
 
     def blocks(self, start: Position, end: Position) -> Iterator[TextBlock]:
-        """The text between two positions. A block's end depends on its start alone, so reading can go on anywhere."""
+        """Yield the text between two positions. The end of a block depends only on its start."""
         for number in range(start[0], end[0] + 1):
             document = self.documents[number]
             first = start[1] if number == start[0] else document.start
@@ -105,7 +103,7 @@ class Corpus:
             yield from _read(number, document.path, first, last)
 
     def cut(self, validation: float = 0.1) -> Position:
-        """Where validation begins: after (1 − validation) of the text, moved to the end of a document or of a line."""
+        """Return where validation begins: after (1 − validation) of the text, at the end of a document or line."""
         if not 0 <= validation < 1:
             raise Problem(
                 "validation={validation} must be a share of the text, 0 (none) up to but below 1", validation=validation
@@ -114,7 +112,7 @@ class Corpus:
             return self.end
         target = self.size * (1 - validation)
         before = self.sizes_before()
-        # Whole documents, if the nearest end of one leaves at least half and at most twice the wanted share.
+        # Cut between documents if the validation share stays within half to twice the requested one.
         border = min(range(len(before)), key=lambda number: abs(before[number] - target))
         if validation / 2 <= 1 - before[border] / self.size <= min(2 * validation, (1 + validation) / 2):
             return border, self.documents[border].start
@@ -123,13 +121,13 @@ class Corpus:
         return self.normal(number, _line_start(document, document.start + int(target - before[number])))
 
     def normal(self, number: int, byte: int) -> Position:
-        """A position, where the end of a document is written as the start of the next."""
+        """Return a position in canonical form: the end of a document becomes the start of the next."""
         if byte == self.documents[number].size and number + 1 < len(self.documents):
             return number + 1, self.documents[number + 1].start
         return number, byte
 
     def sha256(self) -> str:
-        """The hash of what the documents say, whatever their names: the same text is the same corpus."""
+        """Return the hash of the documents' text; their names don't count."""
         digest = hashlib.sha256()
         for document in self.documents:
             digest.update(f"{document.size - document.start}\n".encode())
@@ -141,7 +139,7 @@ class Corpus:
 
 
 def pieces(text: str, size: int = 4096) -> list[str]:
-    """A text in pieces of about `size` characters, cut where the tokens stay the same: work for all cores.
+    """Split a text into pieces of about `size` characters that can be encoded in parallel without changing a token.
 
     >>> pieces("to be or not to be", size=4)
     ['to be', ' or not', ' to be']
@@ -164,7 +162,9 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[TextBlock]:
             except UnicodeDecodeError as error:
                 raise _not_utf8(path, raw, start, error) from None
             if not used:
-                raise Problem("{path} became shorter while it was read: leave it alone and start again", path=path)
+                raise Problem(
+                    "{path} became shorter while it was being read: start again and do not change it", path=path
+                )
             if not last:
                 text = text[: _last_safe(text)]
                 used = len(text.encode())
@@ -173,13 +173,13 @@ def _read(number: int, path: Path, start: int, end: int) -> Iterator[TextBlock]:
 
 
 def _last_safe(text: str) -> int:
-    """The last safe cut near the end of a block; text with no white space is cut between any two characters."""
+    """Return the last safe cut near the end of a block; without white space, the end of the block."""
     near = max(0, len(text) - 4096)
     return max((match.start() for match in SAFE.finditer(text, near)), default=len(text))
 
 
 def _line_start(document: Document, at: int) -> int:
-    """The first start of a line at or after a byte, or of a character where the line would reach the end."""
+    """Return the first start of a line at or after a byte, or of a character if no line starts before the end."""
     with document.path.open("rb") as file:
         before = max(at - 1, 0)
         file.seek(before)
@@ -192,7 +192,7 @@ def _line_start(document: Document, at: int) -> int:
 
 
 def _files(source: str | Path) -> list[Path]:
-    if not str(source):  # else it would be the folder one stands in
+    if not str(source):  # Path("") is the current folder
         raise Problem("the name of the text is empty: give a file, a folder or a glob")
     path = Path(source).expanduser()
     if path.is_file():
@@ -230,7 +230,7 @@ def _missing_file(path: Path) -> Problem:
         return Problem(
             "there is no file or folder {path}: there is no folder {folder} either", path=path, folder=folder
         )
-    stems = {other.stem: other.name for other in folder.iterdir()}  # without endings, which make any two names alike
+    stems = {other.stem: other.name for other in folder.iterdir()}  # common endings would make all names similar
     near = [stems[stem] for stem in difflib.get_close_matches(path.stem, stems, n=3, cutoff=0.6)]
     if near:
         return Problem("there is no file or folder {path}: did you mean {near}?", path=path, near=one_of(near))
@@ -240,7 +240,7 @@ def _missing_file(path: Path) -> Problem:
 
 
 def _inspect(path: Path) -> Document:
-    """Find out that a file is text before anything is built on it."""
+    """Return the document of a file; raise if it is not UTF-8 text."""
     size = path.stat().st_size
     with path.open("rb") as file:
         head = file.read(8192)
@@ -261,7 +261,7 @@ def _not_utf8(path: Path, raw: bytes, start: int, error: UnicodeDecodeError) -> 
     values = {"path": path, "at": start + error.start, "byte": f"{raw[error.start]:#04x}"}
     around = raw[max(0, error.start - 200) : error.start + 200]
     for encoding in ("GB18030", "BIG5"):
-        # A sample may begin or end inside a character, so one wrong byte at either end proves nothing.
+        # The sample may begin or end inside a character, so try without the byte at either end.
         if any(_is_chinese_in(around[head : len(around) - tail], encoding) for head in (0, 1) for tail in (0, 1)):
             return Problem(
                 "{path} is not UTF-8: byte {at} is {byte}, but it reads as {encoding}: convert it with  {command}",

@@ -1,6 +1,6 @@
-"""Tokens on disk, read as if they were one long array: memory-mapped shards, batches by (seed, step).
+"""Tokens on disk as one long array: memory-mapped shards, batches by (seed, step).
 
-Beside each shard lies the sha256 of every 64 KiB of it; each block is compared with its hash when it is first read.
+Each shard has a file with the sha256 of every 64 KiB; a block is verified when it is first read.
 
 Legend: B batch, N context (tokens per row).
 """
@@ -18,14 +18,14 @@ from ..i18n import Message, Problem, _
 from .seeded_rng import dice
 
 FORMAT = "qkv tokens 1"
-# Bytes that are hashed together: about what a system reads ahead, so checking a window reads little more than it.
+# Bytes per hash: about the read-ahead of a system, so that verifying a window reads little more than the window.
 BLOCK = 1 << 16
-HASHES = ".sha256"  # the ending of the file with a shard's hashes
+HASHES = ".sha256"  # ending of the file with a shard's hashes
 Batch = tuple[np.ndarray, np.ndarray]
 
 
 class BlockCheck:
-    """Compares each block of a shard with its hash when it is first read."""
+    """Verifies each block of a shard when it is first read."""
 
     def __init__(self, file: Path, array: np.ndarray, hashes: Sequence[str]) -> None:
         self.file, self.hashes = file, hashes
@@ -33,7 +33,7 @@ class BlockCheck:
         self.unread = bytearray(b"\1") * len(hashes)
 
     def __call__(self, first: int, last: int) -> None:
-        """Check the blocks of the tokens `first` up to `last`."""
+        """Verify the blocks of tokens[first:last]."""
         end = (last * self.itemsize - 1) // BLOCK + 1
         number = self.unread.find(1, first * self.itemsize // BLOCK, end)
         while number >= 0:
@@ -53,7 +53,7 @@ class BlockCheck:
 
 
 class Shards:
-    """Several arrays seen as one: `len`, and slices that may cross from one array to the next.
+    """Several arrays as one: `len`, and slices that may cross from one array to the next.
 
     >>> Shards([np.array([1, 2, 3]), np.array([4, 5])])[1:4]
     array([2, 3, 4])
@@ -70,9 +70,9 @@ class Shards:
     def __getitem__(self, where: slice) -> np.ndarray:
         first, last, stride = where.indices(len(self))
         if stride != 1:
-            raise Problem("tokens come in one piece: slice without a step, not with {stride}", stride=stride)
+            raise Problem("slice tokens without a step, not with {stride}", stride=stride)
         number = bisect_right(self.starts, first) - 1
-        if number < len(self.arrays) and last <= self.starts[number + 1]:  # nearly always: all in one shard
+        if number < len(self.arrays) and last <= self.starts[number + 1]:  # nearly always within a shard
             return self._read(number, first - self.starts[number], max(last, first) - self.starts[number])
         parts = []
         while first < last:
@@ -87,7 +87,7 @@ class Shards:
         return self.arrays[number][first:last]
 
     def windows(self, starts: np.ndarray, length: int) -> np.ndarray:
-        """The `length` tokens from each start, one row each."""
+        """Return the `length` tokens from each start as rows."""
         rows = np.empty((len(starts), length), dtype=np.int64)  # (B, length)
         for row, start in enumerate(starts.tolist()):
             rows[row] = self[start : start + length]
@@ -116,7 +116,7 @@ class Dataset:
 
     @classmethod
     def of(cls, train: Sequence[int] | np.ndarray, validation: Sequence[int] | np.ndarray = ()) -> "Dataset":
-        """Tokens that are in memory already.
+        """Return a dataset of tokens in memory.
 
         >>> Dataset.of([3, 1, 4], [1, 5])[:]
         array([3, 1, 4, 1, 5])
@@ -125,7 +125,7 @@ class Dataset:
 
     @classmethod
     def open(cls, folder: str | Path) -> "Dataset":
-        """The tokens that `prepare` wrote; nothing is read until it is asked for.
+        """Open the tokens that `prepare` wrote; they are read on access.
 
         >>> from tempfile import TemporaryDirectory
         >>> from . import Bytes, prepare
@@ -144,14 +144,16 @@ class Dataset:
                 "{folder} has no index.json of prepared tokens: make it with `qkv data prepare`", folder=folder
             )
         if not index["complete"]:
-            raise Problem("{folder} was not finished: prepare it again, it goes on where it stopped", folder=folder)
+            raise Problem("{folder} is incomplete: prepare it again to resume", folder=folder)
         parts: dict[str, list[np.ndarray]] = {"train": [], "validation": []}
         checks: dict[str, list[BlockCheck | None]] = {"train": [], "validation": []}
         for shard in index["shards"]:
             file = folder / shard["file"]
             array = _map(file, shard["tokens"], np.dtype(index["dtype"]))
             parts[shard["split"]].append(array)
-            hashes = _hashes(file, array.nbytes, shard["hashes"]) if "hashes" in shard else None  # older ones have none
+            hashes = (
+                _hashes(file, array.nbytes, shard["hashes"]) if "hashes" in shard else None
+            )  # absent in older indexes
             checks[shard["split"]].append(None if hashes is None else BlockCheck(file, array, hashes))
         return cls(parts["train"], parts["validation"], index, [*checks["train"], *checks["validation"]])
 
@@ -162,9 +164,9 @@ class Dataset:
         return self.all[where]
 
     def batch(self, seed: int, step: int, batch: int, context: int, split: str = "train") -> Batch:
-        """Random windows x and the tokens y that follow each of their tokens, both (B, N) int64.
+        """Return random windows x and the next tokens y, both (B, N) int64.
 
-        A pure function of (seed, step): a run that goes on at step 1000 needs no more than that number.
+        A pure function of (seed, step), so a resumed run needs only the number of its step.
 
         >>> x, y = Dataset.of(range(100)).batch(seed=0, step=3, batch=1, context=4)
         >>> x.tolist(), y.tolist()
@@ -178,7 +180,7 @@ class Dataset:
     def validation_batches(
         self, batch: int, context: int, n: int | None = None, split: str = "validation"
     ) -> Iterator[Batch]:
-        """The same batches every time: `n` of them spread evenly over the text, or all of it side by side.
+        """Yield the same batches every time: `n` batches spread evenly over the text, or the whole text.
 
         >>> batches = Dataset.of([], range(9)).validation_batches(batch=2, context=4)
         >>> [x.tolist() for x, y in batches]
@@ -215,7 +217,7 @@ class Dataset:
 
 
 def read_index(folder: Path) -> JsonObject | None:
-    """The index of prepared tokens, or None where there is none."""
+    """Return the index of prepared tokens, None if there is none."""
     file = folder / "index.json"
     if not file.is_file():
         return None
@@ -228,7 +230,7 @@ def read_index(folder: Path) -> JsonObject | None:
 
 
 def _is_index(index: JsonObject) -> bool:
-    """Does it list shards as `prepare` does?"""
+    """True if an index has the fields that `prepare` writes."""
 
     def is_shard(shard: object) -> bool:
         return (
@@ -258,7 +260,7 @@ def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
             wanted=tokens * dtype.itemsize,
             size=size,
         )
-    return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # nothing can't be mapped
+    return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # an empty file can't be mapped
 
 
 def _hashes(shard: Path, size: int, sha256: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Dates to translate: a real sequence-to-sequence task that needs no file and fits a laptop.
 
-Many written forms in English and Chinese of the same day, none that could be read as two days (03/04/26 is not
-here). Unseen dates are split off by the date itself, so a date that a test asks was never seen in any form.
+The same day in many English and Chinese forms, all unambiguous (03/04/26 is not among them). The split is by date, so
+training has no form of an unseen date.
 """
 
 import re
@@ -96,14 +96,14 @@ TARGETS: dict[str, Callable[[date], str]] = {"iso": date.isoformat, "en": FORMS[
 
 
 def not_a_date(key: str, text: str) -> Problem:
-    """The problem of a text that names no day in these forms: says some of them."""
+    """Return the Problem of a text that is not a date; it lists some of the forms."""
     forms = (FORMS[0], FORMS[6], FORMS[14], _chinese, _chinese_words)
     examples = one_of(form(date(2026, 11, 15)) for form in forms)
     return Problem(key, text=text, first=FIRST.year, last=LAST.year, forms=examples)
 
 
 def read_date(text: str) -> date | None:
-    """The day that a text names, if it is written in one of the forms above to the letter; else None.
+    """Return the day that a text names exactly in one of the forms, else None.
 
     >>> read_date("Nov. 15, 2026"), read_date("二零二六年十一月十五日")
     (datetime.date(2026, 11, 15), datetime.date(2026, 11, 15))
@@ -111,7 +111,7 @@ def read_date(text: str) -> date | None:
     (None, None, None)
     """
     digits = text.strip().replace("零", "〇").translate({ord(sign): str(i) for i, sign in enumerate(DIGITS)})
-    for year in {int(number) for number in re.findall(r"\d{4}", digits)}:  # \d is full-width too, and so is int
+    for year in {int(number) for number in re.findall(r"\d{4}", digits)}:  # \d and int() also take full-width digits
         if FIRST.year <= year <= LAST.year:
             for day in range(date(year, 1, 1).toordinal(), date(year, 12, 31).toordinal() + 1):
                 if text.strip() in _all_forms(day):
@@ -125,9 +125,9 @@ def _all_forms(day: int) -> frozenset[str]:
 
 
 def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") -> tuple[str, str]:
-    """A date in some form and in the target form (iso, en or zh): a pure function of (seed, index).
+    """Return a date in a random form and in the target form (iso, en or zh): a pure function of (seed, index).
 
-    Where the target is not ISO, the source may be ISO too: translation goes both ways.
+    If the target is not ISO, the source may be ISO.
 
     >>> date_pair(0, 27), date_pair(0, 4)
     (('一九三八年十一月十二日', '1938-11-12'), ('7th of May 1995', '1995-05-07'))
@@ -145,7 +145,7 @@ def date_pair(seed: int, index: int, split: str = "train", target: str = "iso") 
 
 
 def date_tokenizer() -> Characters:
-    """Characters that write every form of every date; an unknown character becomes `unk`.
+    """Return the tokenizer of all characters in the forms; an unknown character becomes `unk`.
 
     >>> tokenizer = date_tokenizer()
     >>> tokenizer.decode(tokenizer.encode("15 Nov 2026")), tokenizer.vocab
@@ -160,7 +160,7 @@ def date_tokenizer() -> Characters:
 
 @lru_cache
 def _days(split: str) -> list[int]:
-    """The ordinals of a split: a scrambled tenth of all days is unseen, spread over all months and years."""
+    """Return the ordinals of a split; "unseen" is a pseudorandom tenth of all days."""
     if split not in ("train", "unseen"):
         raise Problem("there is no split {split!r}: choose train or unseen", split=split)
     days = np.arange(FIRST.toordinal(), LAST.toordinal() + 1, dtype=np.uint64)

@@ -1,7 +1,7 @@
-"""How a model is meant to write: what its generation_config.json says that changes which tokens come.
+"""The settings of a model's generation_config.json that change which tokens are generated.
 
-What is obeyed is read into plain values; `generation/token_constraints.py` applies it. What would change the text and is not obeyed is
-named, once, when the folder is read. How long a text may get is for whoever asks for it to say.
+`generation/token_constraints.py` applies them. Settings that would change the text and are not supported are reported
+once, when the folder is read. Limits on the length are left to the caller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..disk.bounded_reading import JsonObject
 
 GENERATION_CONFIG = "generation_config.json"
-# Settings that change no token, or are told elsewhere: special tokens, speed, what else is given back, how long.
+# Settings that change no token or are read elsewhere: special tokens, speed, further outputs, lengths.
 IRRELEVANT = (
     *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "transformers_version"),
     *("_from_model_config", "_commit_hash", "trust_remote_code", "use_cache", "cache_implementation", "cache_config"),
@@ -24,7 +24,7 @@ IRRELEVANT = (
     *("prompt_lookup_num_tokens", "max_matching_ngram_size", "speculation_type", "compile_config", "disable_compile"),
     *("continuous_batching_config", "prefill_chunk_size"),
 )
-# Settings that would change the text, and the values at which they don't.
+# Unsupported settings, with the values at which they have no effect.
 NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict(typical_p=(1.0,), epsilon_cutoff=(0.0,), eta_cutoff=(0.0,), min_p=(0.0,), top_h=(1.0,)),
     **dict(encoder_repetition_penalty=(1.0,), guidance_scale=(1.0,), num_beam_groups=(1,), diversity_penalty=(0.0,)),
@@ -32,24 +32,24 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict(dola_layers=(), constraints=([],), force_words_ids=([],), watermarking_config=(), stop_strings=([],)),
     **dict(max_time=(), forced_decoder_ids=([],)),
 }
-SAMPLING_ONLY = ("typical_p", "epsilon_cutoff", "eta_cutoff", "min_p", "top_h")  # of no effect unless tokens are drawn
+SAMPLING_ONLY = ("typical_p", "epsilon_cutoff", "eta_cutoff", "min_p", "top_h")  # no effect without sampling
 
 
 @dataclass(frozen=True)
 class GenerationDefaults:
-    """What a model's files say of how it writes; names as in transformers, None and 0 and () say nothing."""
+    """Generation settings of a model's files, named as in transformers; None, 0 and () are unset."""
 
     forced_bos_token_id: int | None = None  # the first token
-    forced_eos_token_id: tuple[int, ...] = ()  # the last one, where the text is as long as it may be
-    min_length: int = 0  # no end before the text has so many tokens,
-    min_new_tokens: int = 0  # or so many new ones
+    forced_eos_token_id: tuple[int, ...] = ()  # the last token of a text of the maximum length
+    min_length: int = 0  # no end token before this length
+    min_new_tokens: int = 0  # or before so many new tokens
     suppress_tokens: tuple[int, ...] = ()  # never
     begin_suppress_tokens: tuple[int, ...] = ()  # never first
-    bad_words_ids: tuple[tuple[int, ...], ...] = ()  # never one after the other
-    no_repeat_ngram_size: int = 0  # no so many tokens twice,
-    encoder_no_repeat_ngram_size: int = 0  # nor as they stand in the source
+    bad_words_ids: tuple[tuple[int, ...], ...] = ()  # never in this sequence
+    no_repeat_ngram_size: int = 0  # no n tokens twice
+    encoder_no_repeat_ngram_size: int = 0  # no n tokens of the source
     repetition_penalty: float = 1.0
-    # From so many new tokens on the end gets likelier.
+    # (start, factor): the end token becomes likelier after `start` new tokens
     exponential_decay_length_penalty: tuple[int, float] | None = None
     num_beams: int | None = None
     length_penalty: float | None = None
@@ -61,11 +61,11 @@ class GenerationDefaults:
 
     @property
     def is_unrestricted(self) -> bool:
-        """Is every token allowed everywhere?"""
+        """True if every token is allowed everywhere."""
         return all(not getattr(self, name) for name in CONSTRAINTS)
 
     def sampling(self) -> dict[str, float | None]:
-        """How tokens are drawn, where the files say whether they are; else nothing."""
+        """Return the sampling options, {} if the files don't set `do_sample`."""
         if self.do_sample is None:
             return {}
         if not self.do_sample:
@@ -73,7 +73,7 @@ class GenerationDefaults:
         return {"temperature": self.temperature or 1.0, "top_k": self.top_k or None, "top_p": self.top_p}
 
     def as_config(self) -> JsonObject:
-        """As a generation_config.json says it: only what is not as usual."""
+        """Return the settings that differ from the defaults, as in generation_config.json."""
         defaults = GenerationDefaults()
         return {name: value for name, value in vars(self).items() if value != getattr(defaults, name)}
 
@@ -86,9 +86,9 @@ CONSTRAINTS = (
 
 
 def read(settings: JsonObject, vocab: int, is_complete: bool = True) -> tuple[GenerationDefaults, JsonObject]:
-    """The habits that settings tell of, and those of the settings that are not obeyed.
+    """Return the supported settings, and those that are ignored although they would change the text.
 
-    Not `whole`: they stand among others, as in config.json, and unknown names are no business of ours.
+    If not `is_complete`, the settings are part of a config.json, and unknown names are not reported.
     """
     options: JsonObject = {}
     ignored: JsonObject = {}
@@ -107,12 +107,12 @@ def read(settings: JsonObject, vocab: int, is_complete: bool = True) -> tuple[Ge
         elif is_complete:
             ignored[name] = value
     defaults = GenerationDefaults(**options)
-    if defaults.do_sample and (defaults.num_beams or 1) > 1:  # drawing among beams is neither the one nor the other
+    if defaults.do_sample and (defaults.num_beams or 1) > 1:  # beam sampling is not supported
         ignored["do_sample"] = True
     return defaults, ignored
 
 
-Reader = Callable[[object, int], object]  # of a value, beside the size of the vocabulary; None: not obeyed
+Reader = Callable[[object, int], object]  # (value, vocabulary size) → parsed value, None if unsupported
 
 
 def _whole(least: int, most: float = math.inf) -> Reader:
@@ -120,7 +120,7 @@ def _whole(least: int, most: float = math.inf) -> Reader:
 
 
 def _number(fits: Callable[[float], bool]) -> Reader:
-    """No bool, not infinite, and no integer that a float can't hold."""
+    """Return a reader of finite numbers, not bool, that `fits` accepts."""
 
     def read(value: object, vocab: int) -> float | None:
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
@@ -135,7 +135,7 @@ def _token(value: object, vocab: int) -> int | None:
 
 
 def _tokens(value: object, vocab: int) -> tuple[int, ...] | None:
-    """One or many; a vocabulary may have fewer names than the model has rows, so the number is not looked at."""
+    """Read an id or a list of ids. No upper limit: a model may have more rows than its vocabulary has names."""
     entries = value if isinstance(value, list) else [value]
     ids = tuple(i for i in entries if type(i) is int and i >= 0)
     return ids if len(ids) == len(entries) else None

@@ -1,8 +1,7 @@
-"""Tokenizers that others made, as ours: from the vocabulary in a GGUF file, a SentencePiece model, or word lists.
+"""Tokenizers from other formats: the vocabulary of a GGUF file, a SentencePiece model, or word lists.
 
-Each is rebuilt from parts of the `tokenizers` library, so that what is saved is a tokenizer.json like any other. Which
-part does what follows the program that made the tokenizer: SentencePiece for its own models, llama.cpp for the names
-of GGUF, `transformers` for its folders; tests hold the ids equal to theirs.
+Each is rebuilt from parts of the `tokenizers` library, so it is saved as an ordinary tokenizer.json. The ids are those
+of the original program (tested): SentencePiece for its models, llama.cpp for GGUF, `transformers` for its folders.
 """
 
 import math
@@ -22,7 +21,7 @@ from .tokenizer import BPE, Tokenizer
 
 SPACE = "▁"  # how SentencePiece writes a space
 
-# How a text is cut before byte-level BPE joins its bytes: by the name that GGUF gives it (tokenizer.ggml.pre).
+# How a text is split before byte-level BPE, by GGUF's name for it (tokenizer.ggml.pre).
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SHORT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
@@ -38,13 +37,13 @@ CUTS = {
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez"), "qwen2"),
     "tekken": "tekken",
 }
-# Control tokens by which a model ends its turn or its text, as llama.cpp knows them.
+# Control tokens that end a turn or a text, as in llama.cpp.
 ENDS = "<|im_end|> <|eot_id|> <|end|> <end_of_turn> <|endoftext|> <|end_of_text|> <EOT> <|return|>".split()
 
 
 @reading(None, _("the vocabulary is damaged ({why}): fetch or copy the model again"))
 def from_gguf(vocabulary: JsonObject) -> Tokenizer:
-    """The tokenizer of a GGUF file, from its metadata without the leading "tokenizer."."""
+    """Return the tokenizer of a GGUF file from its metadata, whose keys have lost the prefix "tokenizer."."""
     kind = vocabulary.get("ggml.model")
     if kind not in GGUF:
         raise Problem("this GGUF has a tokenizer of kind {model}: {known} can be read", model=kind, known=all_of(GGUF))
@@ -57,11 +56,11 @@ def from_gguf(vocabulary: JsonObject) -> Tokenizer:
     roles = {}
     for role, keys in GGUF_ROLES.items():
         i = next((vocabulary[f"ggml.{key}"] for key in keys if f"ggml.{key}" in vocabulary), None)
-        if isinstance(i, int) and i < len(tokens):  # an absent one is written as 2³² − 1, or left out
+        if isinstance(i, int) and i < len(tokens):  # some files write an absent id as 2³² − 1
             roles[role] = i
     distinct = _distinct(tokens)
     library = GGUF[kind](vocabulary, distinct, types)
-    tokens = [library.id_to_token(i) or token for i, token in enumerate(tokens)]  # spelled as the library has them
+    tokens = [library.id_to_token(i) or token for i, token in enumerate(tokens)]  # as the library spells them
     add_tokens(library, ((t, kind != USER_DEFINED) for t, kind in zip(tokens, types, strict=True) if kind in (3, 4)))
     default_frame = {"llama": (True, False), "t5": (False, True), "bert": (True, True)}.get(kind, (False, False))
     if CUTS.get(vocabulary.get("ggml.pre") or "") == "llama3":
@@ -91,13 +90,13 @@ def from_sentencepiece(
     begin: bool = False,
     end: bool = False,
 ) -> Tokenizer:
-    """The tokenizer of a SentencePiece model; the ids are its own, or the places in `vocabulary`.
+    """Return the tokenizer of a SentencePiece model; ids are the model's own, or indices in `vocabulary`.
 
-    With a `vocabulary` (Marian's vocab.json, CTranslate2's shared_vocabulary.json) SentencePiece cuts the text and each
-    piece is looked up there by its name; one that is not there is unknown. Such a model ends a text with </s>, begins
-    to write from padding, and never writes padding; padding is added at the end if the vocabulary has none.
+    With a `vocabulary` (Marian's vocab.json, CTranslate2's shared_vocabulary.json), SentencePiece cuts the text and
+    each piece is looked up by name; absent pieces are unknown. Such a model ends a text with </s>, starts decoding
+    from padding, and never generates padding. Padding is added at the end if the vocabulary has none.
 
-    `extra` are tokens added at the end (T5's blanks); `begin` and `end` frame a text with <s> and </s>.
+    `extra` tokens are added at the end (T5's sentinels); `begin` and `end` frame a text with <s> and </s>.
     """
     pieces = sentencepiece.read(model_file)
     with reading(
@@ -120,12 +119,11 @@ def from_sentencepiece(
 
 
 def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
-    """The tokenizer of a translator that has the vocabulary of both languages but only the source's SentencePiece model, as
-    CTranslate2's folders do.
+    """Return the tokenizer of a CTranslate2 folder: a vocabulary of both languages, but only one SentencePiece model.
 
-    The source's model knows few words of the other language: it would cut "teacher" into te·ach·er, which the translator
-    never writes. What is to be said is cut into pieces of the vocabulary instead, the n-th of which has a share of 1/n
-    (Zipf): vocabularies are in order of frequency. 40 of 40 translations by opus-zh-en are cut as it wrote them.
+    The source's model has few words of the target language: it would cut "teacher" into te·ach·er, which the translator
+    never writes. So targets are cut into pieces of the vocabulary, which is in order of frequency; the n-th has the
+    probability 1/n (Zipf). 40 of 40 translations by opus-zh-en are cut as the model wrote them.
     """
     tokenizer = from_sentencepiece(model_file, vocabulary)
     pieces = sentencepiece.read(model_file)
@@ -141,6 +139,7 @@ def from_shared(model_file: str | Path, vocabulary: Sequence[str]) -> Tokenizer:
 
 
 def _numbered_by(cutter: Library, pieces: Pieces, vocabulary: list[str], model_file: str | Path) -> Tokenizer:
+    """Return a tokenizer that cuts like `cutter` and whose ids are indices in a vocabulary."""
     if missing := [name for name in ("</s>", "<unk>") if name not in vocabulary]:
         raise Problem(
             "the vocabulary beside {file} has no {names}: it is not the one of this model",
@@ -174,7 +173,7 @@ def _numbered_by(cutter: Library, pieces: Pieces, vocabulary: list[str], model_f
 
 
 def from_pieces(pieces: Pieces) -> Library:
-    """The library's tokenizer for SentencePiece's pieces: whole texts, spaces written ▁, joined by score or by sum."""
+    """Return the library's tokenizer of SentencePiece's pieces, a unigram model or BPE; spaces are written ▁."""
     names = pieces.names
     refuse_long(names)
     unknown = next((text for text, _, kind in pieces.pieces if kind == UNKNOWN), None)
@@ -192,9 +191,7 @@ def from_pieces(pieces: Pieces) -> Library:
         normalizer_steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Replace(Regex(r"\A "), "")]
     normalizer_steps.append(normalizers.Replace(" ", SPACE))
     if pieces.remove_extra_whitespaces:
-        normalizer_steps.append(
-            normalizers.Replace(Regex(rf"{SPACE}+\z"), "")
-        )  # at the end also those that were ▁ before
+        normalizer_steps.append(normalizers.Replace(Regex(rf"{SPACE}+\z"), ""))  # trailing ▁ of the text too
     if pieces.dummy_prefix:
         normalizer_steps.append(normalizers.Prepend(SPACE))
     decoder_steps: list[decoders.Decoder] = [decoders.Replace(SPACE, " ")]
@@ -207,7 +204,7 @@ def from_pieces(pieces: Pieces) -> Library:
 
 
 def _merges(pieces: Pieces) -> list[tuple[str, str]]:
-    """SentencePiece joins the neighbours whose whole has the best score: every way to cut each piece, best first."""
+    """Return all splits of each piece in two, best score first: SentencePiece merges the pair with the best score."""
     scores = {text: score for text, score, kind in pieces.pieces if kind == NORMAL}
     cuts = ((text, cut) for text in scores for cut in range(1, len(text)))
     splits = [(text, cut) for text, cut in cuts if text[:cut] in scores and text[cut:] in scores]
@@ -218,9 +215,9 @@ def _merges(pieces: Pieces) -> list[tuple[str, str]]:
 def byte_pairs(
     vocab: dict[str, int], merges: Sequence[str | Sequence[str]], cut: str = "gpt2", prefix_space: bool = False
 ) -> Library:
-    """Byte-level BPE: cut the text in a family's way, then join bytes in the order of the merges."""
+    """Return byte-level BPE that splits the text like a family of models (a value of CUTS)."""
     pairs = [(first, second) for first, second in (m.split(" ") if isinstance(m, str) else m for m in merges)]
-    # LLaMA 3 takes a piece that is a token whole, whatever its merges say.
+    # LLaMA 3 keeps a piece whole if it is a token, whatever the merges are.
     library = byte_level(models.BPE(vocab, pairs, ignore_merges=cut == "llama3"))
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space, use_regex=cut in ("gpt2", "digits"))
     if cut == "digits":
@@ -238,7 +235,7 @@ def byte_pairs(
 def word_pieces(
     vocab: dict[str, int], *, lowercase: bool = True, accents: bool | None = None, chinese: bool = True
 ) -> Library:
-    """BERT's WordPiece: words and punctuation first, then the longest pieces from the left; ## goes on with a word."""
+    """Return BERT's WordPiece: words and punctuation, then the longest pieces from the left; ## continues a word."""
     unknown = "[UNK]" if "[UNK]" in vocab else "<unk>"
     library = Library(models.WordPiece(vocab, unk_token=unknown, max_input_chars_per_word=100))
     library.normalizer = normalizers.BertNormalizer(
@@ -269,7 +266,7 @@ def _gguf_bytes(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> 
     pre = vocabulary.get("ggml.pre") or ""
     if pre not in CUTS:
         raise Problem(
-            "this GGUF cuts its text in the way of {pre}, which is not known here: {known} are. Use the model's "
+            "this GGUF splits its text like {pre}, which is not supported ({known} are): use the model's "
             "folder with its tokenizer.json instead",
             pre=pre,
             known=all_of(name for name in CUTS if name),
@@ -296,7 +293,7 @@ def _gguf_pieces(vocabulary: JsonObject, tokens: list[str], types: list[int]) ->
 
 
 def _gguf_words(vocabulary: JsonObject, tokens: list[str], types: list[int]) -> Library:
-    """GGUF writes a piece that begins a word with ▁, and one that goes on with it bare."""
+    """GGUF marks pieces that begin a word with ▁; BERT marks those that continue one with ##."""
 
     def bert_name(token: str) -> str:
         if token.startswith(SPACE):
@@ -320,7 +317,7 @@ def _copy(library: Library) -> Library:
 
 
 def _distinct(tokens: list[str]) -> list[str]:
-    """Names that come twice get another the second time: an id needs a name of its own, and the first one is used."""
+    """Rename repeated names, since each id needs a name of its own; encoding uses the first id."""
     used: set[str] = set()
     names = []
     for i, token in enumerate(tokens):

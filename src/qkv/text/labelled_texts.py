@@ -1,4 +1,4 @@
-"""Texts with labels, for classification: read from TSV, grouped by length, padded, by (seed, step).
+"""Texts with labels for classification: read from TSV, batched by similar length, a function of (seed, step).
 
 Legend: B batch, N tokens of the longest text of a batch.
 """
@@ -14,11 +14,11 @@ from .length_batches import Pools
 from .pairs import Text, lines, pad
 from .tokenizer import Tokenizer
 
-MANY = 20  # labels: from here on a column of labels in which most stand once is none
+MANY = 20  # above so many labels, a column with mostly distinct entries is not a column of labels
 
 
 class LabelledBatch(NamedTuple):
-    """Padded ids (int64), how long each text is, and the number of its label.
+    """Padded ids (int64), lengths and label numbers.
 
     >>> from .tokenizer import Characters
     >>> texts = LabelledTexts([("abc", "x"), ("b", "y")], ("x", "y"), Characters.make("abc"), most=9)
@@ -33,7 +33,7 @@ class LabelledBatch(NamedTuple):
 
 
 def read_labelled(path: str | Path) -> list[Text]:
-    r"""The (text, label) lines of a UTF-8 file, separated by a TAB; what isn't one is refused with its line.
+    r"""Return the (text, label) lines of a UTF-8 file, separated by a TAB; raise with the line number for other lines.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -60,7 +60,7 @@ def read_labelled(path: str | Path) -> list[Text]:
 
 
 def labels_of(texts: Sequence[Text], source: object) -> tuple[str, ...]:
-    """The labels that there are, in order, if texts can be told apart by them.
+    """Return the sorted labels; raise if there are too few or too many to classify by.
 
     >>> labels_of([("good", "pos"), ("bad", "neg"), ("fine", "pos")], "reviews.tsv")
     ('neg', 'pos')
@@ -68,8 +68,7 @@ def labels_of(texts: Sequence[Text], source: object) -> tuple[str, ...]:
     labels = sorted({label for _, label in texts})
     if len(labels) == 1:
         raise Problem(
-            "all {n} texts of {source} have one label, {label}: give texts of two labels or more, or there is nothing to "
-            "tell apart",
+            "all {n} texts of {source} have one label, {label}: classification needs two labels or more",
             n=len(texts),
             source=source,
             label=repr(labels[0]),
@@ -87,9 +86,9 @@ def labels_of(texts: Sequence[Text], source: object) -> tuple[str, ...]:
 
 
 class LabelledTexts:
-    """Encoded texts with labels that come in batches of similar length; what is longer than `most` tokens is cut.
+    """Encoded texts with labels in batches of similar length; texts longer than `most` tokens are cut.
 
-    `cut` counts those texts, `unknown` is the share of tokens that the tokenizer has none for.
+    `cut` counts those texts; `unknown` is the share of unknown tokens.
 
     >>> from .tokenizer import Characters
     >>> texts = LabelledTexts([("abc", "x"), ("b", "y")], ("x", "y"), Characters.make("abc"), most=2)
@@ -113,11 +112,11 @@ class LabelledTexts:
         return len(self.rows)
 
     def batch(self, seed: int, step: int, batch: int) -> LabelledBatch:
-        """Batch number `step`; steps run on from epoch to epoch."""
+        """Return batch number `step`, counted across epochs."""
         return self._take(self.pools.batch(seed, step, batch))
 
     def batches(self, batch: int) -> Iterator[LabelledBatch]:
-        """Every text once, in order of length: for evaluation.
+        """Return batches with every text once, in order of length, for evaluation.
 
         >>> from .tokenizer import Characters
         >>> texts = LabelledTexts([("abc", "x"), ("b", "y"), ("ab", "x")], ("x", "y"), Characters.make("abc"), most=9)

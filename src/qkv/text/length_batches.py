@@ -1,4 +1,4 @@
-"""Rows of different length in batches of like length: little padding, still well mixed, all of it by (seed, step)."""
+"""Batches of rows of similar length: little padding, still well mixed, a function of (seed, step)."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -7,32 +7,31 @@ import numpy as np
 
 from .seeded_rng import dice
 
-POOL = 32  # batches that are sorted by length together: enough to waste little, few enough to stay mixed
+POOL = 32  # batches sorted by length together: enough for little padding, few enough to stay mixed
 
 
 class Pools:
-    """Which rows a batch takes.
+    """The rows of each batch.
 
-    In each epoch the rows are shuffled, sorted by length within pools, cut into batches, and the batches shuffled:
-    every row once (some twice, to fill the last batch).
+    In each epoch the rows are shuffled, sorted by length within pools and cut into batches, which are shuffled. Every
+    row comes once; some come twice to fill the last batch.
 
     >>> pools = Pools([3, 1, 2])
-    >>> sorted(pools.batch(seed=0, step=0, batch=3).tolist()), [some.tolist() for some in pools.in_order(2)]
+    >>> sorted(pools.batch(seed=0, step=0, batch=3).tolist()), [rows.tolist() for rows in pools.in_order(2)]
     ([0, 1, 2], [[1, 2], [0]])
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.lengths = np.array(lengths)
-        # An epoch's batches are remembered for as long as it lasts: the same answer, sooner.
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
     def batch(self, seed: int, step: int, batch: int) -> np.ndarray:
-        """The rows of batch number `step`; steps run on from epoch to epoch."""
+        """Return the rows of batch number `step`, counted across epochs."""
         epoch, number = divmod(step, -(-len(self.lengths) // batch))
         return self._epoch(seed, epoch, batch)[number]
 
     def in_order(self, batch: int) -> Iterator[np.ndarray]:
-        """Every row once, in order of length: for evaluation."""
+        """Yield batches with every row once, in order of length, for evaluation."""
         order = np.argsort(self.lengths, kind="stable")
         return (order[first : first + batch] for first in range(0, len(order), batch))
 

@@ -1,4 +1,4 @@
-"""Tokenizers of the `tokenizers` library: how they are made, what is changed in them, and which are refused."""
+"""Helpers for tokenizers of the `tokenizers` library: building, checking, and the bytes that a token stands for."""
 
 import base64
 import codecs
@@ -13,13 +13,13 @@ from tokenizers import Tokenizer as Library
 from ..i18n import Problem, all_of
 from .sentencepiece import Charsmap
 
-LONGEST = 4096  # characters of a token: the library keeps a node per letter, and dies of a chain of 200,000
+LONGEST = 4096  # characters of a token; the library keeps a node per letter and crashes on a chain of 200,000
 SPECIAL = {"pad": "[PAD]", "bos": "[BOS]", "eos": "[EOS]", "mask": "[MASK]", "unk": "[UNK]"}
 ANGLED_SPECIAL = {"pad": "<pad>", "bos": "<s>", "eos": "</s>", "mask": "<mask>", "unk": "<unk>"}
 
 
 def byte_level(model: models.Model) -> Library:
-    """A library tokenizer that works on the bytes of UTF-8, with no unknown text."""
+    """Return a library tokenizer that works on UTF-8 bytes, so that no text is unknown."""
     library = Library(model)
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     library.decoder = decoders.ByteLevel()
@@ -27,9 +27,9 @@ def byte_level(model: models.Model) -> Library:
 
 
 def add_special(library: Library, roles: Iterable[str], *, words: bool = False) -> dict[str, str]:
-    """Add special tokens by role at the end of the vocabulary, and give role -> name.
+    """Add special tokens by role at the end of the vocabulary; return role -> name.
 
-    With `words`, a word's token holds the blank before it, so [MASK] in place of a word takes that blank too.
+    With `words`, the token of a word includes the space before it, so [MASK] takes that space too.
     """
     names = {}
     for role in roles:
@@ -48,14 +48,14 @@ def add_special(library: Library, roles: Iterable[str], *, words: bool = False) 
 
 
 def add_tokens(library: Library, tokens: Iterable[tuple[str, bool]]) -> None:
-    """Tokens that stand for themselves, (name, whether special), each under the id that its name already has."""
+    """Add tokens (name, is_special) that are matched literally; a name in the vocabulary keeps its id."""
     added = [AddedToken(name, special=special, normalized=False) for name, special in tokens if name]
     refuse_long(token.content for token in added)
     library.add_tokens(added)
 
 
 def frame(library: Library, begin: str | None, end: str | None) -> None:
-    """Let the library put these tokens around a text."""
+    """Make the library put these tokens around a text."""
     around = [name for name in (begin, end) if name is not None]
     if around:
         single = f"{begin + ':0 ' if begin else ''}$A:0{' ' + end + ':0' if end else ''}"
@@ -66,17 +66,17 @@ def frame(library: Library, begin: str | None, end: str | None) -> None:
 
 
 def refuse_unknown(library: Library, vocab: Mapping[str, int]) -> None:
-    """Refuse a vocabulary that lacks its own token for what it doesn't know: some texts would work and others not."""
+    """Raise if the vocabulary lacks its own unknown token: the library would fail on some texts."""
     name = getattr(library.model, "unk_token", None)
     if name is not None and name not in vocab:
         raise Problem(
-            "its vocabulary lacks {name}, its own token for what it doesn't know: fetch or copy the model again",
+            "its vocabulary lacks {name}, its unknown token: fetch or copy the model again",
             name=repr(name),
         )
 
 
 def refuse_long(names: Iterable[str]) -> None:
-    """Refuse a vocabulary with a token that is too long for the library."""
+    """Raise if a token is too long for the library."""
     longest = max(names, key=len, default="")
     if len(longest) > LONGEST:
         raise Problem(
@@ -88,7 +88,7 @@ def refuse_long(names: Iterable[str]) -> None:
 
 
 def charsmap(library: Library) -> Callable[[str], str] | None:
-    """SentencePiece's map of characters in a library's normalizer, to be followed as SentencePiece does."""
+    """Return SentencePiece's normalization if the library's normalizer has its character map, else None."""
     normalizer = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
     for step in normalizer.get("normalizers", ()):
         if step.get("type") == "Precompiled":
@@ -97,9 +97,10 @@ def charsmap(library: Library) -> Callable[[str], str] | None:
 
 
 def without_special_matches(library: Library, keep_charsmap: bool = True) -> Library:
-    """A unigram model finds any piece in a text, control tokens too: a copy where these have names no text holds.
+    """Return a tokenizer that finds no special tokens in plain text.
 
-    Without `keep_charsmap` the copy leaves the map of characters to us.
+    A unigram model finds any piece, control tokens too, so these get names in the copy that occur in no text. Without
+    `keep_charsmap`, the copy leaves out the character map.
     """
     if keep_charsmap and not isinstance(library.model, models.Unigram):
         return library
@@ -116,7 +117,7 @@ def without_special_matches(library: Library, keep_charsmap: bool = True) -> Lib
     for at, (name, score) in enumerate(vocab):
         if name in special or at == unknown:
             vocab[at] = [f"\ufdd0{name}", score]
-    for token in saved["added_tokens"]:  # renamed, not left out: those after them would move up and get their ids
+    for token in saved["added_tokens"]:  # not removed: later tokens would take their ids
         if token["special"]:
             token["content"] = f"\ufdd0{token['content']}"
     saved["post_processor"] = None
@@ -124,6 +125,7 @@ def without_special_matches(library: Library, keep_charsmap: bool = True) -> Lib
 
 
 def refuse_surrogates(text: str) -> None:
+    """Raise if a text can't be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -136,7 +138,7 @@ def refuse_surrogates(text: str) -> None:
 
 
 def _byte_letters() -> list[str]:
-    """How byte-level vocabularies write each byte: a printable one as itself, the others from U+0100 on."""
+    """Return the letter of each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     themselves = {ord(letter) for letter in alphabet if ord(letter) < 256}
     stand_ins = iter(letter for letter in alphabet if ord(letter) >= 256)
@@ -148,7 +150,7 @@ BYTES = {letter: byte for byte, letter in enumerate(LETTERS)}
 
 
 def spelling(library: Library) -> Callable[[str], bytes]:
-    """How this tokenizer writes bytes and spaces into the names of its tokens, told by its decoder."""
+    """Return the function that turns a token's name into its bytes, chosen by the library's decoder."""
     decoder = json.loads(library.decoder.__getstate__()) if library.decoder is not None else {}
     steps = {step.get("type"): step for step in (decoder, *decoder.get("decoders", ()))}
     if "ByteLevel" in steps:
@@ -167,7 +169,7 @@ def spelling(library: Library) -> Callable[[str], bytes]:
 def _from_letters(name: str) -> bytes:
     try:
         return bytes(BYTES[letter] for letter in name)
-    except KeyError:  # a name that was never made of bytes, as of unused places
+    except KeyError:  # a name that is not byte-level, as of unused ids
         return name.encode()
 
 
@@ -178,9 +180,9 @@ def _from_pieces(name: str, fallback: bool) -> bytes:
 
 
 def _from_word_piece(name: str, prefix: str) -> bytes:
-    """A piece that goes on with a word joins it; one that begins a word has a space before it.
+    """Return the bytes of a WordPiece: a space comes before pieces that begin a word.
 
-    Punctuation and 汉字 are cut out of their surroundings wherever they stand, so nothing is said about a space.
+    Punctuation and 汉字 are always separate pieces, so their names don't tell whether there was a space.
     """
     if name.startswith(prefix) and name != prefix:
         return name.removeprefix(prefix).encode()
@@ -189,7 +191,7 @@ def _from_word_piece(name: str, prefix: str) -> bytes:
 
 
 def is_incomplete(raw: bytes) -> bool:
-    """Whether these bytes are a text whose last character is only begun."""
+    """True if the bytes are a text whose last character is incomplete."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:
@@ -206,5 +208,5 @@ codecs.register_error("qkv.hex", _as_hex)
 
 
 def show(raw: bytes) -> str:
-    """A token's bytes as text, <E4> for a byte that is only part of a character."""
+    """Return a token's bytes as text, with <E4> for a byte that is part of a character."""
     return raw.decode(errors="qkv.hex")

@@ -1,6 +1,6 @@
-"""Sentence pairs for translation: read from TSV, grouped by length, padded, by (seed, step).
+"""Sentence pairs for translation: read from TSV, batched by similar length, a function of (seed, step).
 
-Legend: B batch, N source tokens, M target tokens, both up to the longest of the batch.
+Legend: B batch, N source tokens, M target tokens, both of the longest in the batch.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from .length_batches import Pools
 from .tokenizer import Tokenizer
 
 Text = tuple[str, str]
-Numbered = tuple[int, str, str]  # a pair and its line, from 1
+Numbered = tuple[int, str, str]  # line number from 1, source, target
 
 
 class PairBatch(NamedTuple):
-    """Padded ids (int64). The decoder reads `target_in` = bos y… and should say `target_out` = y… eos.
+    """Padded ids (int64). The decoder reads `target_in` = bos y… and should predict `target_out` = y… eos.
 
     >>> from .tokenizer import Characters
     >>> tokenizer = Characters.make("abc", special=["pad", "bos", "eos"])
@@ -38,9 +38,9 @@ class PairBatch(NamedTuple):
 
 
 def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text]:
-    r"""The (source, target) sentences of a UTF-8 file with a pair per line, separated by a TAB.
+    r"""Return the (source, target) sentences of a UTF-8 file with a pair per line, separated by a TAB.
 
-    `columns` says where they are, counted from 0: (1, 0) is the other direction. Blank lines are skipped.
+    `columns` are their columns, counted from 0: (1, 0) is the other direction. Blank lines are skipped.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -56,9 +56,9 @@ def read_pairs(path: str | Path, columns: tuple[int, int] = (0, 1)) -> list[Text
 
 
 def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Problem]]]:
-    r"""The same, but a line that isn't a pair is left out and told: (pairs with their lines, problems with theirs).
+    r"""Return (pairs, problems), each with line numbers: lines that aren't pairs become problems.
 
-    How many columns a line should have is what most of the file has; of more than two, the first two are the pair.
+    The most frequent number of columns is expected; of more than two, the first two are the pair.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -92,8 +92,8 @@ def sift_pairs(path: str | Path) -> tuple[list[Numbered], list[tuple[int, Proble
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that aren't blank, with their numbers."""
-    if not os.path.isfile(path):  # unlike Path's, false of a name that is too long for any file
+    """Yield the non-blank lines of a file with their numbers."""
+    if not os.path.isfile(path):  # Path.is_file raises if the name is too long
         raise Problem("there is no file {path}: a pairs file has one pair per line, source TAB target", path=path)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -107,7 +107,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def as_tsv(pairs: Sequence[Text]) -> str:
-    r"""The other way: what `read_pairs` reads as these pairs.
+    r"""Return pairs as TSV, the inverse of `read_pairs`.
 
     >>> as_tsv([("good", "好"), ("day", "日")])
     'good\t好\nday\t日\n'
@@ -143,9 +143,9 @@ def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
 
 
 def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Text], list[Text]]:
-    """(train, validation), by source sentence: one with several translations is wholly on one side.
+    """Return (train, validation), split by source sentence, so that its translations stay together.
 
-    Which side depends on the sentence alone, not on its place in the file.
+    The order of the file does not matter.
 
     >>> train, validation = split_pairs([("a", "1"), ("a", "2"), ("b", "3"), ("c", "4")], validation=0.34)
     >>> train, validation
@@ -159,7 +159,7 @@ def split_pairs(pairs: Sequence[Text], validation: float = 0.1) -> tuple[list[Te
 
 
 class Pairs:
-    """Encoded sentence pairs that come in batches of similar length, a pure function of (seed, step): see `Pools`.
+    """Encoded sentence pairs in batches of similar length, a pure function of (seed, step): see `Pools`.
 
     >>> from .tokenizer import Characters
     >>> tokenizer = Characters.make("abc", special=["pad", "bos", "eos"])
@@ -176,7 +176,7 @@ class Pairs:
         self.tokenizer, self.target_tokenizer = tokenizer, target_tokenizer or tokenizer
         pad_pairs([], [], self.tokenizer, self.target_tokenizer)  # refuses a tokenizer that lacks what pairs need
         self.sources = self.tokenizer.encode_batch([source for source, _ in pairs])
-        cutter = target_tokenizer or tokenizer.target or tokenizer  # the same ids, where one knows two languages
+        cutter = target_tokenizer or tokenizer.target or tokenizer  # same ids, other pieces
         self.targets = cutter.encode_batch([target for _, target in pairs])
         self.pools = Pools([len(s) + len(t) for s, t in zip(self.sources, self.targets, strict=True)])
 
@@ -185,16 +185,16 @@ class Pairs:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sentence, with what stands around it."""
+        """Tokens of the longest sentence, special tokens included."""
         source = max(self.sources, key=len)
         return max(len(_framed(self.tokenizer, source)), max(map(len, self.targets)) + 1)
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
-        """Batch number `step`; steps run on from epoch to epoch."""
+        """Return batch number `step`, counted across epochs."""
         return self._take(self.pools.batch(seed, step, batch))
 
     def batches(self, batch: int) -> Iterator[PairBatch]:
-        """Every pair once, in order of length: for evaluation."""
+        """Return batches with every pair once, in order of length, for evaluation."""
         return map(self._take, self.pools.in_order(batch))
 
     def _take(self, indices: np.ndarray) -> PairBatch:
@@ -205,7 +205,7 @@ class Pairs:
 
 
 class PairStream:
-    """Pairs that are made as they are needed: `make(seed, index)` gives the text of each, there is no end.
+    """An endless stream of generated pairs: `make(seed, index)` returns the texts of a pair.
 
     >>> from .tokenizer import Characters
     >>> tokenizer = Characters.make("0123456789", special=["pad", "bos", "eos"])
@@ -223,11 +223,11 @@ class PairStream:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest sentence among the first thousand, with its end: there is no last one."""
+        """Tokens of the longest sentence among the first thousand, special tokens included."""
         return max(self.batch(0, 0, 1000).source.shape[1], self.batch(0, 0, 1000).target_in.shape[1])
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
-        """Pairs step·batch … (step + 1)·batch − 1 of the stream that `seed` gives."""
+        """Return the pairs step·batch … (step + 1)·batch − 1 of the stream of `seed`."""
         pairs = [self.make(seed, index) for index in range(step * batch, (step + 1) * batch)]
         sources, targets = (self.tokenizer.encode_batch(texts) for texts in zip(*pairs, strict=True))
         return pad_pairs(sources, targets, self.tokenizer, self.tokenizer)
@@ -239,7 +239,7 @@ def pad_pairs(
     tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
 ) -> PairBatch:
-    """Rows of ids as padded arrays with their lengths; eos closes the source too, so that none is empty."""
+    """Return rows of ids as padded arrays with their lengths; sources end with eos too, so that none is empty."""
     source_pad, _ = special(tokenizer, "pad", "eos")
     target_pad, eos = special(target_tokenizer, "pad", "eos")
     start = special(target_tokenizer, "bos")[0] if target_tokenizer.start is None else target_tokenizer.start
@@ -250,13 +250,13 @@ def pad_pairs(
 
 
 def _framed(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """A source as an encoder reads it: with what its tokenizer puts around a text, and closed by eos."""
+    """Return a source with the tokenizer's special tokens around it, ending with eos."""
     framed = tokenizer.frame(ids)
     return framed if framed[-1:] == [tokenizer.eos] else [*framed, *special(tokenizer, "eos")]
 
 
 def pad(rows: Sequence[Sequence[int]], pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of different length as one array filled up with `pad`, and their lengths.
+    """Return rows of different lengths as an array padded with `pad`, and their lengths.
 
     >>> pad([[1, 2, 3], [4]], 0)[0].tolist()
     [[1, 2, 3], [4, 0, 0]]
@@ -268,7 +268,7 @@ def pad(rows: Sequence[Sequence[int]], pad: int) -> tuple[np.ndarray, np.ndarray
 
 
 def special(tokenizer: Tokenizer, *roles: str) -> list[int]:
-    """The ids of special tokens that sentence pairs cannot do without."""
+    """Return the ids of special tokens by role; raise if the tokenizer lacks one."""
     ids = {role: getattr(tokenizer, role) for role in roles}
     missing = [role for role, i in ids.items() if i is None]
     if missing:

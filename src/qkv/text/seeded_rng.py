@@ -1,7 +1,6 @@
-"""Chance without state: the same (seed, step) always throws the same dice.
+"""Random numbers without state: the same (seed, step) always gives the same numbers.
 
-A run that is killed and continued must see the data it would have seen. If every batch is a pure function of
-(seed, step), there is nothing to save and nothing to get wrong.
+So a run that is killed and resumed reads the data that it would have read, and nothing need be saved for it.
 """
 
 import numpy as np
@@ -10,10 +9,10 @@ WORD = (1 << 64) - 1
 
 
 def dice(seed: int, step: int, stream: int = 0) -> np.random.Generator:
-    """A generator that depends on (seed, step, stream) and on nothing else.
+    """Return a generator that depends only on (seed, step, stream).
 
-    Philox is counter-based: its key is (seed, step), so no step has to be drawn to reach the next. Different
-    streams at one step are independent: one chooses windows, another masks.
+    Philox is counter-based with the key (seed, step), so steps can be skipped. Different streams of a step are
+    independent: one chooses windows, another masks.
 
     >>> int(dice(1, 1000).integers(100)) == int(dice(1, 1000).integers(100))
     True
@@ -23,7 +22,7 @@ def dice(seed: int, step: int, stream: int = 0) -> np.random.Generator:
 
 
 def mix(seed: int, index: int) -> int:
-    """One 64-bit number from (seed, index), every bit depending on both; far cheaper than a generator.
+    """Return a 64-bit number whose every bit depends on (seed, index); far cheaper than a generator.
 
     >>> mix(0, 1) == mix(0, 1), mix(0, 1) == mix(1, 0)
     (True, False)

@@ -1,12 +1,12 @@
-"""The .model files of SentencePiece, read without its library: a protobuf of pieces and of how text is normalised.
+"""Read SentencePiece's .model files without its library: a protobuf of pieces and normalization settings.
 
     ModelProto      1 pieces (many)   2 trainer_spec   3 normalizer_spec
     piece           1 text  2 score (float)  3 type: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
     trainer_spec    3 model_type: 1 unigram, 2 BPE   35 byte_fallback   24 treat_whitespace_as_suffix
     normalizer_spec 1 name  2 precompiled_charsmap  3 add_dummy_prefix  4 remove_extra_whitespaces
 
-A protobuf message is a row of fields: a number that holds the field's own number and its kind, then a varint, 4 or 8
-bytes, or a length and so many bytes. Lengths are believed only as far as the file goes.
+A protobuf message is a sequence of fields: a key with the field's number and its kind, then a varint, 4 or 8 bytes, or
+a length and that many bytes. Lengths are checked against the size of the file.
 """
 
 import struct
@@ -25,7 +25,7 @@ KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
 
 @dataclass
 class Pieces:
-    """What a SentencePiece model says: its pieces in order, how they are found, and how text is prepared."""
+    """A SentencePiece model: its pieces in order, its algorithm, and how text is normalized."""
 
     pieces: list[tuple[str, float, int]]  # text, score, type
     kind: str = "unigram"
@@ -41,7 +41,7 @@ class Pieces:
 
 
 def read(file: str | Path) -> Pieces:
-    """The pieces of a .model file."""
+    """Return the pieces of a .model file."""
     file = Path(file)
     try:
         raw = file.read_bytes()
@@ -58,7 +58,7 @@ def read(file: str | Path) -> Pieces:
 
 
 def parse(raw: bytes) -> Pieces:
-    """The same from the bytes; a Problem says what is wrong with them."""
+    """Return the pieces of the bytes of a .model file; raise a Problem if they are damaged."""
     pieces = []
     model = Pieces([])
     for number, value in _fields(raw):
@@ -88,7 +88,10 @@ def parse(raw: bytes) -> Pieces:
 
 
 def check_charsmap(raw: bytes) -> bytes:
-    """A map of characters, if following it never leads outside: u32 size, a double-array trie, NUL-ended texts."""
+    """Return a character map unchanged if all its references are inside it, else raise.
+
+    Format: u32 size, a double-array trie of u32, NUL-terminated texts.
+    """
     if not raw:
         return raw
     size = int.from_bytes(raw[:4], "little")
@@ -111,16 +114,16 @@ def check_charsmap(raw: bytes) -> bytes:
 
 
 class Charsmap:
-    """SentencePiece's own normalisation: at each place, the longest text that the map knows is replaced.
+    """SentencePiece's normalization: at each position, replace the longest text that is in the map.
 
-    The `tokenizers` library has one too, which looks at single characters or whole graphemes: it leaves ｶ and ﾞ apart
-    and can lose accents, where SentencePiece makes ガ.
+    The normalizer of the `tokenizers` library replaces single characters or graphemes: it leaves ｶ and ﾞ apart, where
+    SentencePiece returns ガ, and can lose accents.
     """
 
     def __init__(self, raw: bytes) -> None:
         (size,) = struct.unpack_from("<I", check_charsmap(raw))
-        # A unit of the trie: the lowest 8 bits are the byte that leads to it, bit 8 says that a text ends here, and
-        # the rest, how far away its children are; a child of byte c lies at place ^ c, the end's value at place itself.
+        # A unit of the trie: bits 0 to 7 are the byte that leads to it, bit 8 is set if a text ends here, and the rest
+        # is the offset of its children. The child of byte c is at node ^ c; the value of a text is at node.
         self.units: list[int] = np.frombuffer(raw, dtype="<u4", count=size // 4, offset=4).tolist()
         self.texts = raw[4 + size :]
 
@@ -130,14 +133,14 @@ class Charsmap:
             value, length = self._longest(raw, at)
             if length:
                 normalized += self.texts[value : self.texts.index(0, value)]
-            else:  # one character as it is
+            else:  # keep a character
                 length = 1 if raw[at] < 0xC0 else 2 if raw[at] < 0xE0 else 3 if raw[at] < 0xF0 else 4
                 normalized += raw[at : at + length]
             at += length
         return normalized.decode()
 
     def _longest(self, raw: bytes, first: int) -> tuple[int, int]:
-        """Where the replacement stands for the longest text known at a place, and how many bytes that text has."""
+        """Return the longest text of the map at raw[first:] as (index of its replacement, its length in bytes)."""
         units, value, length = self.units, 0, 0
         node = units[0] >> 10 << ((units[0] & 0x200) >> 6)
         for at in range(first, len(raw)):
@@ -199,7 +202,7 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise Problem("a text in it is no UTF-8") from None
+        raise Problem("a text in it is not UTF-8") from None
 
 
 def _int(value: int | bytes) -> int:

@@ -1,8 +1,7 @@
-"""Tasks of pure position: copy, reverse, repeat. Small models solve them, and one sees how.
+"""Tasks of pure position: copy, reverse, repeat. Small models solve them, and their attention shows how.
 
-Ids 0, 1, 2 are pad, bos and the separator; the symbols are 3 … vocab − 1. `repeat` is a random sequence said twice:
-the second half can only be known by looking back to what followed the same symbol before, and that is where
-induction heads form.
+Ids 0, 1, 2 are pad, bos and the separator; the symbols are 3 … vocab − 1. `repeat` is a random sequence twice: the
+second half can be predicted only from what followed the same symbol before, so induction heads form.
 
 Legend: B batch, L length of the random sequence.
 """
@@ -19,7 +18,7 @@ TASKS = ("copy", "reverse", "repeat")
 
 
 def sequences(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """For a decoder: x is «bos, sequence, (separator,) answer», y the next tokens, −100 where they are pure chance.
+    """Return (x, y) for a decoder: x is «bos, sequence, (separator,) answer», y the next tokens, −100 where random.
 
     >>> x, y = sequences("reverse", seed=0, step=0, batch=1, length=3, vocab=9)
     >>> x.tolist(), y.tolist()
@@ -35,7 +34,7 @@ def sequences(task: str, seed: int, step: int, batch: int, length: int, vocab: i
 
 
 def sequence_pairs(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> PairBatch:
-    """For an encoder and decoder: the sequence as source, its copy, reverse or repetition as target.
+    """Return pairs for an encoder-decoder: the sequence as source, its copy, reverse or repetition as target.
 
     >>> batch = sequence_pairs("reverse", seed=0, step=0, batch=1, length=3, vocab=9)
     >>> batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()

@@ -1,8 +1,7 @@
-"""Turning a corpus into shards of tokens on disk: a stream, so the corpus may be larger than memory.
+"""Encode a corpus into shards of tokens on disk, as a stream: the corpus may be larger than memory.
 
-A shard and the file of its hashes are written aside, flushed to the disk, renamed, and only then named in index.json,
-itself written the same way. So whatever the moment a process is killed, what the index names is whole, and work goes on
-after it.
+A shard and its hashes are written atomically (temporary file, flush, rename) before index.json lists them, which is
+written the same way. If the process is killed, the files in the index are complete, and work resumes after them.
 """
 
 import errno
@@ -21,7 +20,7 @@ from .dataset import BLOCK, FORMAT, HASHES, Dataset, read_index
 from .tokenizer import Tokenizer
 
 Progress = Callable[[int, int], None]
-SHARD = 1 << 24  # tokens in a shard: a kill costs some seconds of work
+SHARD = 1 << 24  # tokens per shard: a killed process loses seconds of work
 
 
 def prepare(
@@ -33,9 +32,9 @@ def prepare(
     shard: int = SHARD,
     progress: Progress | None = None,
 ) -> Dataset:
-    """Write the tokens of a corpus to a folder and open them; done already, or half done, it does only the rest.
+    """Write the tokens of a corpus to a folder and open them; resume if the folder is incomplete.
 
-    Documents are joined by the `eos` token where the tokenizer has one. `progress(done, total)` counts bytes of text.
+    Documents are joined by the `eos` token if the tokenizer has one. `progress(done, total)` counts bytes of text.
 
     >>> from tempfile import TemporaryDirectory
     >>> from .tokenizer import Bytes

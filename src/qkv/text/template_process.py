@@ -1,12 +1,11 @@
-"""The process in which chat templates run: requests come in as lines of JSON, answers go out. `chat` starts it.
+"""The process that renders chat templates: requests and responses are lines of JSON. `chat_templates` starts it.
 
-Templates come with models, so they are strangers' programs. Jinja's sandbox keeps them from reaching or changing
-anything, but not from taking for ever or all memory, and there is no counting all the ways: 5|round(-9999999) computes a
-number of ten million digits, two lists of themselves take for ever to compare, and all of it in C, where no line of ours
-is passed. So the whole process has a limit of memory, set here, and of time, kept by the caller. It ends with its caller,
-and after so many CPU seconds in any case.
+Templates come with models and are untrusted programs. Jinja's sandbox isolates them but limits neither time nor memory:
+5|round(-9999999) computes a number of ten million digits, and nested lists can take forever to compare, all in C code
+that Python can't interrupt. So this process limits its memory and CPU time, the caller sets a timeout, and the process
+ends with its caller.
 
-It imports only `lifeline` of qkv: run as a file, it is ready in a tenth of a second.
+Of qkv only `lifeline` is imported, so the process is ready in a tenth of a second.
 """
 
 import contextlib
@@ -25,17 +24,17 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from qkv.process.lifeline import end_with_caller
 
-MEMORY_LIMIT = 1 << 29  # bytes that templates may take: a chat is a few thousand
-MAX_CHARACTERS = 10_000_000  # characters that a chat may have
+MEMORY_LIMIT = 1 << 29  # bytes for templates; a chat has a few thousand
+MAX_CHARACTERS = 10_000_000  # of a rendered chat
 
 
 class Generation(Extension):
-    """{% generation %} marks what the assistant said, for training: here it is passed through."""
+    """Accepts {% generation %}, which marks the assistant's text for training, and renders its content."""
 
     tags = {"generation"}  # noqa: RUF012
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        """As if it were not there."""
+        """Return the content of the block."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -45,12 +44,12 @@ def _raise(message: str) -> None:
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
-    """Jinja's own would escape < and > as for a web page."""
+    """Return JSON; Jinja's own filter would escape < and > for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """Jinja2 as `transformers` sets it up."""
+    """Return a Jinja2 environment set up as in `transformers`."""
     jinja = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
@@ -61,20 +60,20 @@ def environment() -> ImmutableSandboxedEnvironment:
 
 
 def answer(jinja: ImmutableSandboxedEnvironment, request: dict[str, Any]) -> dict[str, Any]:
-    """{"text": …}, {"refused": why} or {"large": true}."""
+    """Return the response to a request: {"text": …}, {"refused": reason} or {"large": true}."""
     try:
         text = jinja.from_string(request["template"]).render(**request["values"])
     except TemplateError as error:
         return {"refused": str(error.message or type(error).__name__)[:1000]}
     except MemoryError:
         return {"large": True}
-    except Exception as error:  # a template can do wrong whatever a program can
+    except Exception as error:  # templates can raise any exception
         return {"refused": f"{type(error).__name__}: {str(error)[:1000]}"}
     return {"text": text} if len(text) <= MAX_CHARACTERS else {"large": True}
 
 
 def limit_cpu(seconds: float) -> None:
-    """Let the system end this process after so many more CPU seconds, at least one."""
+    """Make the system end this process after this many more CPU seconds, at least one."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -83,7 +82,7 @@ def limit_cpu(seconds: float) -> None:
 
 
 def main() -> None:
-    """Answer requests until stdin ends or the caller does. The first argument is the number of the lifeline, if any."""
+    """Answer requests until stdin or the caller ends. The argument, if any, is the file descriptor of the lifeline."""
     for number in sys.argv[1:]:
         end_with_caller(int(number))
     with contextlib.suppress(ImportError, OSError, ValueError):  # Windows and some Unixes have no such limits
@@ -93,7 +92,7 @@ def main() -> None:
             size = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY_LIMIT, size + MEMORY_LIMIT))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asked, who then ends this
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, which then ends this process
     jinja = environment()
     print("ready", flush=True)
     for line in sys.stdin:

@@ -1,11 +1,11 @@
 """Text to token ids and back: characters, bytes, or pieces learned from a corpus (BPE).
 
-All three are one thing to the `tokenizers` library: characters are a BPE with no merges, bytes are a byte-level
-BPE with no merges. So each is saved in that library's own `tokenizer.json`, which `transformers` reads as it is.
-Here, characters and bytes take a shorter road (a table, no search); a test holds both roads equal.
+In the `tokenizers` library, characters are a BPE without merges, and bytes a byte-level BPE without merges. So each is
+saved as that library's `tokenizer.json`, which `transformers` reads. Here, characters and bytes are encoded by a
+table, without search; a test compares the ids with the library's.
 
-Special tokens never come out of plain text: a book that happens to contain "[EOS]" is a book with five more
-characters. `encode(text, special=True)` is for prompts that mean them, as in "the [MASK] sat".
+Special tokens never result from plain text: "[EOS]" in a book is five characters. `encode(text, special=True)` is for
+prompts that contain special tokens, such as "the [MASK] sat".
 """
 
 import json
@@ -30,15 +30,14 @@ from .library_tokenizer import LETTERS, SPECIAL, add_special, byte_level, is_inc
 
 
 class Tokenizer:
-    """Any tokenizer of the `tokenizers` library, with special tokens known by what they are for.
+    """Any tokenizer of the `tokenizers` library, with special tokens by role.
 
-    `pad`, `bos`, `eos`, `mask`, `unk` are ids or None. Beyond these, what models need to know: `start` is where the
-    decoder of an encoder-decoder begins, `ends` are all ids that end a text, `never` are ids that are never written,
-    `habits` is how the model is meant to write, `template` lays out a chat.
+    `pad`, `bos`, `eos`, `mask`, `unk` are ids or None. For generation: `start` is the first id of an encoder-decoder's
+    decoder, `ends` are all ids that end a text, `never` are ids that are never generated, `habits` are the generation
+    defaults of the model's files, and `template` is the chat template.
 
-    `cutter` is for the few whose text is cut by one vocabulary and numbered by another (Marian): the cutter's pieces
-    are looked up by name. `target` is a second tokenizer with the same ids, where what is to be said is cut otherwise
-    than what is read (Marian's two languages).
+    `cutter` splits the text if another vocabulary numbers the pieces (Marian): they are looked up by name. `target` is
+    a second tokenizer with the same ids for the target language, if it is split differently (Marian).
 
     >>> from . import train_tokenizer
     >>> tokenizer = train_tokenizer("bpe", ["the cat sat on the mat"] * 9, vocab=270, special=["pad", "eos"])
@@ -48,14 +47,14 @@ class Tokenizer:
     """
 
     kind: ClassVar[str] = "other"
-    _uses_table: ClassVar[bool] = False  # a text is encoded without the library, letter by letter or byte by byte
+    _uses_table: ClassVar[bool] = False  # encode by a table of characters or bytes, without the library
 
     def __init__(
         self, library: Library, special: dict[str, str] | None = None, why: str = "", *, cutter: Library | None = None
     ) -> None:
         self.library = library
-        self.library.encode_special_tokens = True  # plain text stays plain, see the head of this file
-        self.library.no_truncation()  # some files ask for both, which would change a text's length
+        self.library.encode_special_tokens = True  # no special tokens from plain text
+        self.library.no_truncation()  # some files turn both on
         self.library.no_padding()
         vocab = library.get_vocab()
         libraries.refuse_unknown(library, vocab)
@@ -79,7 +78,7 @@ class Tokenizer:
         self.pad, self.bos, self.eos, self.mask, self.unk = (
             self._special_by_name.get(self.special.get(r, "")) for r in SPECIAL
         )
-        # In the byte pairs that qkv learns, a word's token holds the blank before it, so [MASK] stands for both.
+        # In BPE learned by qkv, a word's token includes the space before it, so [MASK] stands for both.
         self._mask_takes_blank = (
             self.kind == "bpe" and self.mask is not None and self.special.items() <= SPECIAL.items()
         )
@@ -92,11 +91,11 @@ class Tokenizer:
 
     @property
     def special_ids(self) -> list[int]:
-        """The ids of all special tokens, in order."""
+        """The sorted ids of all special tokens."""
         return sorted(set(self._special_by_name.values()))
 
     def assign(self, role: str, i: int) -> None:
-        """Let the token of an id play a part.
+        """Give the token of an id a role.
 
         >>> tokenizer = Characters.make("ab|")
         >>> tokenizer.assign("eos", 2)
@@ -111,7 +110,7 @@ class Tokenizer:
             self.ends = [i] if role == "eos" and not self.ends else self.ends
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """The ids of a text; with `special`, names such as [MASK] in it become the tokens they name.
+        """Return the ids of a text; with `special`, names such as [MASK] in it become special tokens.
 
         >>> tokenizer = Characters.make("the cat[EOS]", special=["eos"])
         >>> len(tokenizer.encode("cat[EOS]")), len(tokenizer.encode("cat[EOS]", special=True))
@@ -120,19 +119,19 @@ class Tokenizer:
         return self._encode_special(text) if special and self._special_by_name else self._encode(text)
 
     def put_in(self, text: str, piece: str) -> str:
-        """The text with a piece, as `pieces` gives it, in place of its first mask.
+        """Return the text with its first mask replaced by a piece, as `pieces` returns it.
 
         >>> Bytes.make(special=["mask"]).put_in("the[MASK]cat", " ")
         'the cat'
         """
-        if self.kind == "other":  # whose pieces say less about blanks than the text does
+        if self.kind == "other":  # the text has the right spaces already
             piece = piece.strip()
         blank = " ?" if self._mask_takes_blank else ""
         before, after = re.split(blank + re.escape(self.special["mask"]), text, maxsplit=1)
         return before + (piece if before or not blank else piece.removeprefix(" ")) + after
 
     def encode_target(self, text: str) -> list[int]:
-        """The ids of a text that a decoder is to say.
+        """Return the ids of a text as the target of a decoder.
 
         >>> Bytes.make().encode_target("a")
         [97]
@@ -140,7 +139,7 @@ class Tokenizer:
         return (self.target or self).encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, on all cores.
+        """Return the ids of many texts, using all cores.
 
         >>> Bytes.make().encode_batch(["a", "bc"])
         [[97], [98, 99]]
@@ -149,12 +148,12 @@ class Tokenizer:
             return [self._encode(text) for text in texts]
         prepared = [self._preprocess(text) for text in texts]
         with reading(None, _("this tokenizer can't cut the text: {why}")):
-            if self._lookup is not None:  # the fast road leaves out the names of unknown pieces
+            if self._lookup is not None:  # encode_batch_fast lacks the names of unknown pieces
                 return [self._ids_of(cut) for cut in self._cutter.encode_batch(prepared, add_special_tokens=False)]
             return [cut.ids for cut in self._cutter.encode_batch_fast(prepared, add_special_tokens=False)]
 
     def encode_array(self, texts: Sequence[str]) -> np.ndarray:
-        """The ids of many texts one after the other, as one array: what goes into a shard.
+        """Return the ids of many texts, concatenated in one array.
 
         >>> Bytes.make().encode_array(["a", "bc"])
         array([97, 98, 99], dtype=uint32)
@@ -163,7 +162,7 @@ class Tokenizer:
         return np.concatenate([np.zeros(0, np.uint32), *arrays])
 
     def frame(self, ids: Sequence[int]) -> list[int]:
-        """The ids with what the model expects around a text: [CLS] … [SEP], <s> …, … </s>, or nothing.
+        """Return the ids with the special tokens around a text: [CLS] … [SEP], <s> …, … </s>, or none.
 
         >>> Bytes.make().frame([97, 98])
         [97, 98]
@@ -172,10 +171,10 @@ class Tokenizer:
         return [*before, *(int(i) for i in ids), *after]
 
     def chat(self, messages: Sequence[chat_templates.ChatMessage], *, answer: bool = True) -> list[int]:
-        r"""The ids of a chat by the model's own template; with `answer`, up to where the model's turn begins.
+        r"""Return the ids of a chat, by the model's template; with `answer`, up to where the model's turn begins.
 
-        Messages are {"role": "system" | "user" | "assistant", "content": …}. Control tokens come from the template
-        alone: their names in a message are only text.
+        Messages are {"role": "system" | "user" | "assistant", "content": …}. Only the template yields control tokens:
+        their names in a message are text.
 
         >>> tokenizer = Bytes.make()
         >>> tokenizer.template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -184,8 +183,8 @@ class Tokenizer:
         """
         if self.template is None:
             raise Problem(
-                "this model has no chat template among its files, so how a chat is written for it isn't known: "
-                "continue a text with  qkv generate"
+                "this model has no chat template, so chats can't be written in its format: continue a text with  "
+                "qkv generate"
             )
         for message in messages:
             if not isinstance(message, Mapping) or "role" not in message:
@@ -201,9 +200,9 @@ class Tokenizer:
         return self._split_special(text, lambda part: self._encode(part.replace(mark, "")))
 
     def decode(self, ids: Iterable[int], *, special: bool = False) -> str:
-        """The text of some ids; special tokens are left out unless asked for.
+        """Return the text of ids, with special tokens only if `special`.
 
-        Bytes that do not make a whole character show as U+FFFD (�).
+        Incomplete characters become U+FFFD (�).
 
         >>> Bytes.make().decode([228, 186, 186]), Bytes.make().decode([228, 186])
         ('人', '�')
@@ -211,7 +210,7 @@ class Tokenizer:
         return self.library.decode([int(i) for i in ids], skip_special_tokens=not special)
 
     def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """The text as it grows, one piece per yield, never half a character.
+        """Yield the text piece by piece, never half a character.
 
         >>> list(Bytes.make().stream("a人".encode()))
         ['a', '人']
@@ -223,13 +222,13 @@ class Tokenizer:
             if piece:
                 n_sent += len(piece)
                 yield piece
-        if rest := self.decode(received)[n_sent:]:  # what was held back as half a character
+        if rest := self.decode(received)[n_sent:]:  # an incomplete character
             yield rest
 
     def token_bytes(self, ids: Iterable[int]) -> list[bytes]:
-        r"""The UTF-8 bytes that each token stands for (a byte-level token may hold part of a character).
+        r"""Return the UTF-8 bytes of each token (a byte-level token may be part of a character).
 
-        A space that a tokenizer writes as a sign of its own (▁, or the lack of ##) is a space here.
+        Spaces that the vocabulary writes otherwise (▁, or the lack of ##) are spaces here.
 
         >>> Bytes.make().token_bytes(Bytes.make().encode("é"))
         [b'\xc3', b'\xa9']
@@ -237,7 +236,7 @@ class Tokenizer:
         return [self._bytes_of(int(i)) for i in ids]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """What each token shows as: its text, or <E4> for a byte that is only part of a character.
+        """Return the text of each token, with <E4> for a byte that is part of a character.
 
         >>> Bytes.make().pieces(Bytes.make().encode("aé"))
         ['a', '<C3>', '<A9>']
@@ -245,7 +244,7 @@ class Tokenizer:
         return [show(raw) for raw in self.token_bytes(ids)]
 
     def whole(self, ids: Iterable[int]) -> list[tuple[str, int, int]]:
-        """Tokens joined until they make whole characters: (text, first, end) for each group ids[first:end].
+        """Join tokens into whole characters: (text, first, end) for each group ids[first:end].
 
         >>> Bytes.make().whole(Bytes.make().encode("a人"))
         [('a', 0, 1), ('人', 1, 4)]
@@ -260,7 +259,7 @@ class Tokenizer:
         return [*groups, (show(raw), first, end)] if raw else groups
 
     def save(self, folder: str | Path) -> Path:
-        """Write tokenizer.json, and tokenizer_config.json, where `transformers` looks for the special tokens.
+        """Write tokenizer.json, and tokenizer_config.json with the special tokens, as `transformers` reads them.
 
         >>> from tempfile import TemporaryDirectory
         >>> from . import load
@@ -293,7 +292,7 @@ class Tokenizer:
         return folder / "tokenizer.json"
 
     def to_json(self) -> str:
-        """The library's JSON: everything that decides which ids a text gets.
+        """Return the library's JSON, which determines the ids of every text.
 
         >>> json.loads(Bytes.make().to_json())["model"]["type"]
         'BPE'
@@ -317,15 +316,13 @@ class Tokenizer:
         ids = []
         for name in cut.tokens:
             if (i := self._lookup.get(name, self.unk)) is None:
-                raise Problem(
-                    "this tokenizer has no token for {piece}, and none for what it doesn't know", piece=repr(name)
-                )
+                raise Problem("this tokenizer has no token for {piece} and no unknown token", piece=repr(name))
             ids.append(i)
         return ids
 
     def _encode_special(self, text: str) -> list[int]:
         if self._mask_takes_blank:
-            # Exactly one blank: `lstrip` in the library would also take line ends and further blanks, which are tokens.
+            # Exactly one space: `lstrip` in the library would also take line ends and further spaces, which are tokens.
             text = text.replace(" [MASK]", "[MASK]")
         if self._uses_table or self._cutter_library is not None:
             return self._split_special(text, self._encode)
@@ -334,7 +331,7 @@ class Tokenizer:
             return self._special_encoder.encode(text, add_special_tokens=False).ids
 
     def _split_special(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """Special tokens where their names stand, and the ids of the texts between them."""
+        """Return the ids of a text in which names of special tokens stand for the tokens."""
         names = "|".join(re.escape(name) for name in sorted(self._special_by_name, key=len, reverse=True))
         ids: list[int] = []
         for part in re.split(f"({names})", text):
@@ -343,7 +340,7 @@ class Tokenizer:
 
     @cached_property
     def _special_encoder(self) -> Library:
-        """A second copy that takes the names of special tokens in a text for the tokens themselves."""
+        """A copy of the library tokenizer that parses the names of special tokens in a text."""
         saved = self.library.to_str()
         if self._mask_takes_blank:
             table = json.loads(saved)
@@ -356,7 +353,7 @@ class Tokenizer:
 
     @cached_property
     def _frame(self) -> tuple[list[int], list[int]]:
-        """What the library's post-processor puts before and after a text."""
+        """The ids that the library's post-processor puts before and after a text."""
         for text in ("a", "1", ".", "的"):
             with reading(None, _("this tokenizer can't cut the text: {why}")):
                 bare = self.library.encode(text, add_special_tokens=False).ids
@@ -364,7 +361,7 @@ class Tokenizer:
             for at in range(len(framed) - len(bare) + 1):
                 if bare and framed[at : at + len(bare)] == bare:
                     if max(framed) >= self.vocab:
-                        raise Problem("{name}, which it puts around a text, is none of its tokens", name=max(framed))
+                        raise Problem("{name}, which it puts around a text, is not one of its tokens", name=max(framed))
                     return framed[:at], framed[at + len(bare) :]
         return [], []
 
@@ -378,7 +375,7 @@ class Tokenizer:
 
 
 class BPE(Tokenizer):
-    """Byte-level BPE: frequent pieces are one token, anything else falls back to bytes, so any text round-trips.
+    """Byte-level BPE: frequent pieces are tokens, other text falls back to bytes, so any text round-trips.
 
     >>> from . import train_tokenizer
     >>> tokenizer = train_tokenizer("bpe", ["low lower lowest"] * 9, vocab=262)
@@ -402,7 +399,7 @@ class Bytes(BPE):
 
     @classmethod
     def make(cls, special: Iterable[str] = (), why: str = "") -> "Bytes":
-        """The tokenizer of bytes: nothing to learn.
+        """Return the tokenizer of bytes.
 
         >>> Bytes.make(special=["pad", "eos"]).special_ids
         [256, 257]
@@ -419,10 +416,10 @@ class Bytes(BPE):
 
 
 class Characters(Tokenizer):
-    """One token per character of an alphabet; special tokens follow the alphabet.
+    """A token per character of an alphabet, then the special tokens.
 
-    A character outside the alphabet becomes `unk` where the tokenizer has one (a translator can still do the rest of
-    the sentence); without `unk` it is an error that names the character, since a language model never learned it.
+    A character outside the alphabet becomes `unk` (a translator can still do the rest of the sentence); without an
+    `unk` token it raises a Problem that names the character, since a language model never learned it.
 
     >>> Characters.make("好你！").encode("你好！")
     [0, 1, 2]
@@ -436,19 +433,19 @@ class Characters(Tokenizer):
         super().__init__(library, special, why, cutter=cutter)
         self._table = {name: i for name, i in library.get_vocab().items() if name not in self._special_by_name}
         codes = np.array([ord(letter) for letter in self._table], dtype=np.int64)
-        # Code point -> id; −1 = not in the alphabet, and so is the last entry, which stands for all that lie beyond.
+        # Code point -> id, −1 if not in the alphabet. The last entry, −1, is for all larger code points.
         self._ids = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)
         self._ids[codes] = list(self._table.values())
 
     @classmethod
     def make(cls, alphabet: Iterable[str], special: Iterable[str] = (), why: str = "") -> "Characters":
-        """The tokenizer of these characters, in the order of their code points.
+        """Return the tokenizer of the characters of some texts, in the order of their code points.
 
         >>> Characters.make(["hello", "help"], special=["unk"]).vocab
         6
         """
         characters: set[str] = set()
-        for text in alphabet:  # one text at a time: the corpus may be larger than memory
+        for text in alphabet:  # the corpus may be larger than memory
             characters.update(text)
         letters = sorted(characters)
         if not letters:
@@ -456,7 +453,7 @@ class Characters(Tokenizer):
         special = list(special)
         vocab = {letter: i for i, letter in enumerate(letters)}
         unk = {"unk_token": SPECIAL["unk"]} if "unk" in special else {}
-        vocab |= dict.fromkeys(unk.values(), len(letters))  # the library wants it inside the vocabulary
+        vocab |= dict.fromkeys(unk.values(), len(letters))  # the library requires it in the vocabulary
         library = Library(models.BPE(vocab=vocab, merges=[], **unk))
         library.decoder = decoders.Fuse()
         return cls(library, add_special(library, special), why)

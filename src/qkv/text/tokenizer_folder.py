@@ -1,8 +1,8 @@
-"""The tokenizer of a folder: one of ours, or what Hugging Face folders hold, oldest kinds included.
+"""Load the tokenizer of a folder: qkv's own, or any of Hugging Face's formats.
 
-A tokenizer.json says everything about cutting. Without one, the parts are put together from what there is:
-SentencePiece's model, a vocabulary with merges, or a list of words. Which token begins, ends or pads a text, and where
-a decoder starts, stands in up to five other files; all are asked.
+A tokenizer.json defines the tokenization. Without one, the tokenizer is built from a SentencePiece model, a vocabulary
+with merges, or a list of words. The roles of special tokens and the decoder's start token are in up to five other
+files.
 """
 
 import base64
@@ -21,7 +21,7 @@ from .sentencepiece import check_charsmap
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 ROLE_FILES = {"tokenizer_config.json": "tokenizer", "generation_config.json": "generation", "config.json": "config"}
-BERT_ROLES = {"bos": "cls", "eos": "sep"}  # a BERT frames its text with these
+BERT_ROLES = {"bos": "cls", "eos": "sep"}  # BERT's names for these roles
 FAMILIES = {"roberta": True, "bart": True, "longformer": True, "gpt2": False, "qwen": False, "llama": False}
 UNREADABLE = _("{file} can't be read as it should: {why}. Fetch or copy it again")
 NO_LIBRARY = _("{file} is not a tokenizer of the `tokenizers` library ({why})")
@@ -30,11 +30,11 @@ SENTENCEPIECE_FILES = ("spiece.model", "tokenizer.model", "sentencepiece.model")
 
 
 class NoTokenizer(Problem):
-    """There is none, as against one that can't be read."""
+    """There is no tokenizer, as opposed to an unreadable one."""
 
 
 def load(path: str | Path) -> Tokenizer:
-    """The tokenizer of a folder or a tokenizer.json: one of ours, or any of the `tokenizers` library.
+    """Return the tokenizer of a folder or a tokenizer.json: qkv's own, or any of the `tokenizers` library.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) 
     library, saved = _library(file)
     kind = _kind_of(saved)
     added = {token["content"]: token["id"] for token in saved["added_tokens"]}
-    _refuse_other_ids(file, library, added)  # the library counts on from the vocabulary, whatever the file says
+    _refuse_other_ids(file, library, added)  # the library ignores the ids of the file
     roles = settings.roles(library) if settings.any_roles else {r: name for r, name in SPECIAL.items() if name in added}
     if not settings.any_roles and not roles:
         roles = {role: name for role, name in ANGLED_SPECIAL.items() if name in added}
@@ -91,23 +91,25 @@ def _refuse_other_ids(file: Path, library: Library, ids: dict[str, int]) -> None
 
 
 def _library(file: Path) -> tuple[Library, JsonObject]:
-    """The library's tokenizer, and the table it was made from. What the library would die of is refused before."""
+    """Return the library's tokenizer and its JSON; raise for content that would crash the library."""
     with reading(file, NO_LIBRARY):
         saved = read_table(file, NO_LIBRARY)
         normalizer = saved.get("normalizer") or {}
         for step in (normalizer, *normalizer.get("normalizers", ())):
-            if step.get("type") == "Precompiled":  # it believes the map unseen, and panics when it leads outside
+            if step.get("type") == "Precompiled":  # the library panics if the map is damaged
                 check_charsmap(base64.b64decode(step["precompiled_charsmap"], validate=True))
         vocab = saved["model"]["vocab"]
         refuse_long(name for name in (vocab if isinstance(vocab, dict) else (entry[0] for entry in vocab)))
         refuse_long(token["content"] for token in saved["added_tokens"])
         processor = saved.get("post_processor") or {}
         for step in (processor, *processor.get("processors", ())):
-            if step.get("type") == "TemplateProcessing":  # and panics at a name that it wasn't given
+            if step.get("type") == "TemplateProcessing":  # it panics at undefined names too
                 sides = [piece for side in ("single", "pair") for piece in step[side]]
                 named = {piece["SpecialToken"]["id"] for piece in sides if "SpecialToken" in piece}
                 if missing := named - step["special_tokens"].keys():
-                    raise Problem("{name}, which it puts around a text, is none of its tokens", name=repr(min(missing)))
+                    raise Problem(
+                        "{name}, which it puts around a text, is not one of its tokens", name=repr(min(missing))
+                    )
         return Library.from_str(_text(file)), saved
 
 
@@ -123,7 +125,7 @@ def _kind_of(saved: JsonObject) -> type[Tokenizer]:
 
 
 def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
-    """Without a tokenizer.json: SentencePiece, byte-level BPE or WordPiece, whichever the files are of."""
+    """Return the tokenizer of a folder without tokenizer.json: SentencePiece, byte-level BPE or WordPiece."""
 
     def has_files(*names: str) -> bool:
         return all((folder / name).is_file() for name in names)
@@ -213,7 +215,7 @@ def _word_pieces(folder: Path, settings: "_TokenizerFiles") -> Tokenizer:
 
 
 class _TokenizerFiles:
-    """What the files around a tokenizer say about its special tokens."""
+    """The settings in the files beside a tokenizer: special tokens, generation defaults, the chat template."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -225,16 +227,16 @@ class _TokenizerFiles:
         self.template = self._template(folder)
         family = (self.tokenizer.get("tokenizer_class"), self.config.get("model_type"))
         self.family = " ".join(str(name) for name in family if name).lower()
-        # Any tokenizer_config.json, even one that names none, says that there are none but these.
+        # A tokenizer_config.json lists all special tokens, even if it lists none.
         self.any_roles = (folder / "tokenizer_config.json").is_file() or bool(self.map)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """A setting of the tokenizer."""
+        """Return a setting of tokenizer_config.json."""
         value = self.tokenizer.get(key)
         return default if value is None else value
 
     def roles(self, library: Library) -> dict[str, str]:
-        """Which special token plays which part."""
+        """Return role -> name of the special tokens."""
         roles = {}
         for role in SPECIAL:
             for key in (f"{role}_token", f"{BERT_ROLES.get(role)}_token"):
@@ -244,7 +246,7 @@ class _TokenizerFiles:
         return {role: name for role, name in roles.items() if library.token_to_id(name) is not None}
 
     def added(self) -> dict[str, bool]:
-        """Tokens added to the vocabulary, in the order of their ids: name -> whether special."""
+        """Return the tokens added to the vocabulary in the order of their ids: name -> is_special."""
         kinds = dict.fromkeys(self.ids(), True)
         for token in self._decoder().values():
             if (name := _name(token)) in kinds:
@@ -254,7 +256,7 @@ class _TokenizerFiles:
         return kinds | dict.fromkeys(others, True)
 
     def ids(self) -> dict[str, int]:
-        """The ids of added tokens, where files state them."""
+        """Return the ids of added tokens that the files state."""
         ids = {name: i for name, i in self.added_ids.items() if isinstance(i, int)}
         ids |= {name: int(i) for i, token in self._decoder().items() if (name := _name(token)) and str(i).isdigit()}
         return dict(sorted(ids.items(), key=lambda pair: pair[1]))
@@ -264,12 +266,12 @@ class _TokenizerFiles:
         return {i: token for i, token in tokens.items() if isinstance(token, dict)} if isinstance(tokens, dict) else {}
 
     def frame(self, library: Library, roles: dict[str, str]) -> None:
-        """Settings that say outright whether a text begins with bos and ends with eos."""
+        """Apply the settings add_bos_token and add_eos_token."""
         names = (self.tokenizer.get(f"add_{role}_token") is True and roles.get(role) for role in ("bos", "eos"))
         frame(library, *(name or None for name in names))
 
     def complete(self, tokenizer: Tokenizer) -> None:
-        """Where a decoder starts, what ends a text, what is never written, how a chat is laid out."""
+        """Set the decoder's start, the ids that end a text or are never generated, and the chat template."""
 
         def ids(*values: object) -> list[int]:
             flat = [i for value in values for i in (value if isinstance(value, list) else [value])]
@@ -279,7 +281,7 @@ class _TokenizerFiles:
             values = (file.get(key) for file in (self.tokenizer, self.generation, self.config))
             return next((value for value in values if value is not None), None)
 
-        for name, field in ROLE_FILES.items():  # one that is no id would be passed over, and a text never end
+        for name, field in ROLE_FILES.items():  # ignoring an invalid id could make texts endless
             for key, value in getattr(self, field).items():
                 each = value if isinstance(value, list) else [value]
                 if key.endswith(("_token_id", "eos_token_ids")) and not all(i is None or type(i) is int for i in each):
@@ -289,7 +291,7 @@ class _TokenizerFiles:
                         name=key,
                         value=repr(value)[:80],
                     )
-        for role in ("pad", "bos", "eos"):  # by id, where no file gives a name
+        for role in ("pad", "bos", "eos"):  # by id, if no file gives a name
             if not self.any_roles and getattr(tokenizer, role) is None and (i := ids(first(f"{role}_token_id"))):
                 tokenizer.assign(role, i[0])
         if start := ids(first("decoder_start_token_id")):
@@ -311,7 +313,7 @@ class _TokenizerFiles:
             names = all_of(f"{name} = {json.dumps(value)[:40]}" for name, value in sorted(ignored.items()))
             warnings.warn(
                 Notice(
-                    "{file} says {names}, which qkv does not obey: texts may come out otherwise than its makers meant",
+                    "{file} sets {names}, which qkv does not support: texts may differ from what its authors intended",
                     file=file,
                     names=names,
                 ),
@@ -324,27 +326,27 @@ class _TokenizerFiles:
         if file.is_file():
             return _text(file)
         template = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
-        if isinstance(template, list):  # several under names: the default one
+        if isinstance(template, list):  # several named templates: use the default
             named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
             template = named.get("default")
         return template if isinstance(template, str) else None
 
 
 def _name(token: object) -> str | None:
-    """A token's name, written as itself or as a small table."""
+    """Return the name of a token that is written as a string or as a table."""
     name = token.get("content") if isinstance(token, dict) else token
     return name if isinstance(name, str) else None
 
 
 def _read(file: Path) -> JsonObject:
-    """A JSON table, empty if there is no such file."""
+    """Return a JSON table, {} if there is no file."""
     if not file.is_file():
         return {}
     return read_table(file, UNREADABLE)
 
 
 def _read_vocabulary(file: Path) -> list[str]:
-    """A vocabulary by place: a list as it is, a table of name -> id put in order."""
+    """Return the names of a vocabulary in the order of their ids, from a list or a table of name -> id."""
     names = read_json(file, UNREADABLE)
     if isinstance(names, list):
         return names

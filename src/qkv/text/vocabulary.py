@@ -1,4 +1,4 @@
-"""Learning a tokenizer from a corpus, and choosing the kind that suits its size."""
+"""Learn a tokenizer from a corpus, and choose the kind for the size of the corpus."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -11,15 +11,15 @@ from .library_tokenizer import add_special, byte_level
 from .tokenizer import BPE, Bytes, Characters, Tokenizer
 
 KINDS = ("characters", "bytes", "bpe")
-SMALL = 4_000_000  # characters of text below which a learned vocabulary has too few examples per piece
-ENOUGH = 200_000_000  # characters of text after which BPE learns nothing new worth the memory
-MANY = 1000  # different characters: more than any alphabet has, as in Chinese, Japanese or Korean
-WIDE = 1.5  # bytes a character from which on bytes cost too much context: a 汉字 takes 3, so about a quarter are 汉字
+SMALL = 4_000_000  # characters; in smaller texts the pieces of a learned vocabulary are too rare
+ENOUGH = 200_000_000  # characters; BPE learns from the first so many
+MANY = 1000  # different characters: more than an alphabet, as in Chinese, Japanese or Korean
+WIDE = 1.5  # bytes per character above which bytes take too much context; a 汉字 has 3, so a quarter are 汉字
 EVERYDAY = ("pad", "bos", "eos", "mask")
 
 
 class Choice(NamedTuple):
-    """A kind of tokenizer, its vocabulary (None = as it comes), and why."""
+    """A kind of tokenizer, the size of its vocabulary (None: given by the text), and the reason."""
 
     kind: str
     vocab: int | None
@@ -27,7 +27,7 @@ class Choice(NamedTuple):
 
 
 def choose(texts: Iterable[str]) -> Choice:
-    """The kind of tokenizer that suits a corpus, with the reason in a sentence.
+    """Choose the kind of tokenizer for a corpus.
 
     >>> choose(["to be or not to be"]).kind
     'characters'
@@ -39,11 +39,11 @@ def choose(texts: Iterable[str]) -> Choice:
             alphabet.update(text)
             written += len(text.encode(errors="replace"))
     if size > SMALL:
-        # A power of two such that a token has some thousand occurrences to learn from.
+        # A power of two that leaves each token some thousand occurrences.
         vocab = max(2048, min(32768, 1 << (size // 3000).bit_length()))
         return Choice("bpe", vocab, f"bpe with {vocab} pieces: {_counted(size)} are enough to learn whole words from")
     many = len(alphabet) > MANY
-    often = 4 if written >= WIDE * size else 50  # how often a character has to occur, on average
+    often = 4 if written >= WIDE * size else 50  # minimum mean number of occurrences of a character
     if many and len(alphabet) > size / often:
         rare = f"{len(alphabet)} different ones in {_counted(size)} are too rare to learn one by one"
         return Choice("bytes", None, f"bytes rather than characters: {rare}")
@@ -54,7 +54,7 @@ def choose(texts: Iterable[str]) -> Choice:
 
 
 def reason(asked: str, tokenizer: Tokenizer) -> str:
-    """Why a run has this tokenizer: a key of `REASONS` in train/run.py.
+    """Return why a run has this tokenizer: a key of `REASONS` in train/run.py.
 
     >>> reason("auto", Characters.make("ab")), reason("bytes", Bytes.make())
     ('why.characters', 'why.asked')
@@ -71,10 +71,10 @@ def train_tokenizer(
     vocab: int | None = None,
     special: Iterable[str] = EVERYDAY,
 ) -> Tokenizer:
-    """Learn a tokenizer of a kind (characters, bytes, bpe, or auto) from texts; same texts, same tokenizer.
+    """Learn a tokenizer of a kind (characters, bytes, bpe, or auto) from texts; deterministic.
 
-    `vocab` counts the special tokens too and is for bpe (8,192 if not given). `special` names the special tokens by
-    role; without "unk", characters that were not in `texts` are refused later. The choice made by "auto" is in `.why`.
+    `vocab` includes the special tokens and is for bpe (default 8,192). `special` lists the roles of the special tokens;
+    without "unk", characters that are not in `texts` can't be encoded. `.why` is the reason for the choice of "auto".
 
     >>> tokenizer = train_tokenizer("characters", ["人工智能", "artificial"])
     >>> tokenizer.decode(tokenizer.encode("人 art".replace(" ", "")))
