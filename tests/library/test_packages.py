@@ -233,9 +233,6 @@ def test_a_full_disk_is_reported(folder, monkeypatch):
             fetch(folder)
 
 
-# ── proxies and certificates ──────────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_proxy_is_used_unless_no_proxy_names_the_host(folder, monkeypatch):
     with serving({f"http://index.test{path}": page for path, page in WEB.items()}) as (proxy, requests):
         monkeypatch.setenv("PIP_INDEX_URL", "http://index.test/simple")
@@ -315,9 +312,6 @@ def test_other_faults_of_tls_are_reported(folder, tmp_path, monkeypatch):
         monkeypatch.setenv("PIP_CERT", str(tmp_path / "none.pem"))
         with pytest.raises(Problem, match=r"the certificates in .*none\.pem can't be read \(there is no such file"):
             fetch(folder)
-
-
-# ── npm ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_tarball_of_npm(folder, monkeypatch):

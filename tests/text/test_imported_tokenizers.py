@@ -40,9 +40,6 @@ def differing(ours, theirs, texts=TEXTS):
     return sorted((text for text in texts if ours(text) != theirs(text)), key=len)
 
 
-# ── vocabularies as GGUF files hold them ──────────────────────────────────────────────────────────────────────────────
-
-
 @cache
 def small_byte_pairs():
     return json.loads(train_tokenizer("bpe", CORPUS, vocab=900, special=()).to_json())["model"]
@@ -157,9 +154,6 @@ def test_the_special_tokens_of_a_gguf():
         {**byte_pair_vocabulary(), "ggml.add_bos_token": True, "ggml.add_eos_token": True}
     )
     assert framed.frame([7, 8]) == [1, 7, 8, 2]
-
-
-# ── SentencePiece ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def train_pieces(folder, name, **options):
@@ -301,9 +295,6 @@ def test_llamas_folder_begins_its_texts(pieces, tmp_path):
     assert ours.ends == [2, 7] and (ours.bos, ours.eos, ours.start) == (1, 2, 1)
 
 
-# ── Marian: cut by SentencePiece, numbered by another vocabulary ──────────────────────────────────────────────────────
-
-
 @pytest.fixture(scope="module")
 def marian(pieces, tmp_path_factory):
     """A vocabulary in another order, with strangers in it, and some of SentencePiece's own pieces left out."""
@@ -414,9 +405,6 @@ def test_targets_are_cut_into_words_of_the_vocabulary(marian, tmp_path):
     assert ours.decode(ours.encode_target("Guten Tag, Lehrer")) == "Guten Tag, Lehrer"
     again = load(ours.save(tmp_path / "again"))
     assert again.encode_target("Guten Tag") == ours.encode_target("Guten Tag")
-
-
-# ── folders of Hugging Face ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def word_pieces(folder):
@@ -534,8 +522,6 @@ def test_truncation_and_padding_of_a_file_are_ignored(tmp_path):
     library.save(str(tmp_path / "tokenizer.json"))
     assert load(tmp_path).encode("a " * 9) == [0] * 9 and load(tmp_path).encode("a") == [0]
 
-
-# ── chats ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 LLAMA2 = (
     "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}"
@@ -666,9 +652,6 @@ def test_a_missing_template_or_message_is_refused():
         imported_tokenizers.from_gguf(byte_pair_vocabulary()).chat(["hello"])
 
 
-# ── kept and damaged ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def everything(tokenizer):
     names = "vocab special special_ids pad bos eos mask unk start ends never template".split()
     return [getattr(tokenizer, name) for name in names] + [tokenizer.frame([5])]
@@ -700,7 +683,7 @@ def test_a_cut_model_is_refused(pieces, tmp_path):
         (tmp_path / "cut.model").write_bytes(raw[:size])
         with pytest.raises(Problem, match=r"SentencePiece model .*(cut|no pieces)"):
             read(tmp_path / "cut.model")
-    with pytest.raises(Problem, match="can't be read"):
+    with pytest.raises(Problem, match="there is no such file"):
         read(tmp_path / "none.model")
 
 
@@ -769,9 +752,6 @@ def test_damaged_vocabularies_are_refused(content, marian, tmp_path):
     (tmp_path / "vocab.json").write_bytes(content)
     with pytest.raises(Problem):
         load(tmp_path)
-
-
-# ── the real ones ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def fetched(name):

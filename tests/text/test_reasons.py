@@ -80,7 +80,7 @@ REASONS = {
     "no JSON": (text_of("config.json", "{"), lambda file: tokenizer_folder._read(file)),
     "no UTF-8": (text_of("config.json", b"\xff"), lambda file: tokenizer_folder._read(file)),
     "ids with a gap": (text_of("vocab.json", '{"a": 0, "b": 2}'), lambda file: tokenizer_folder._read_vocabulary(file)),
-    "no such file": (text_of("else", ""), lambda file: tokenizer_folder._text(file.with_name("vocab.json"))),
+    "no such file": (text_of("else", ""), lambda file: tokenizer_folder._lines(file.with_name("vocab.json"))),
     "no tokenizer": (text_of("tokenizer.json", "{}"), lambda file: tokenizer_folder.load(file)),
     "no words": (text_of("shared_vocabulary.json", '{"a": 0}'), lambda file: ctranslate2.vocabulary(file.parent)),
     "no words, no JSON": (text_of("shared_vocabulary.json", "["), lambda file: ctranslate2.vocabulary(file.parent)),

@@ -27,6 +27,29 @@ COMPANIONS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack")
 NAME = re.compile(r"hf:(?P<owner>[\w.-]+)/(?P<repo>[\w.-]+)(/(?P<file>[\w.-]+\.gguf))?(@(?P<revision>[\w./-]+))?")
 
+# Classes of exceptions or HTTP statuses -> what they mean; the first match counts.
+FAILURES = {
+    "GatedRepoError": _(
+        "the hub requires that you accept the licence of {name}: accept it on the model's page, log in with  hf auth "
+        "login , then run  qkv models get {name}  again"
+    ),
+    "RevisionNotFoundError": _("the hub has no revision {revision} of {name}: leave out what follows @ for the newest"),
+    "RepositoryNotFoundError": _(
+        "the hub has no {name}, or it is private: check the name; for a private model log in with  hf auth login"
+    ),
+    "401 403": _("the hub refused access to {name} ({why}): log in again with  hf auth login"),
+    "429 5xx": _("the hub can't serve {name} at the moment ({why}): try again in a few minutes"),
+    "RemoteProtocolError ReadError ReadTimeout IncompleteRead": _(
+        "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  qkv models "
+        "get {name}  again"
+    ),
+    "OfflineModeIsEnabled TransportError ConnectTimeout ConnectionError TimeoutError": _(
+        "{name} is not in the cache and the hub cannot be reached ({why}): go online and run  qkv models get {name}  "
+        "again, or give the folder of a copy you have"
+    ),
+}
+OTHER_FAILURE = _("{name} could not be fetched from the hub: {why}")
+
 
 @dataclass(frozen=True)
 class Repository:
@@ -229,42 +252,10 @@ def _explain(repository: Repository, error: BaseException) -> Problem:
         chain.append(cause)
     names = {kind.__name__ for each in chain for kind in type(each).__mro__}
     statuses = {getattr(getattr(each, "response", None), "status_code", 0) for each in chain}
+    names |= {"5xx" if status >= 500 else str(status) for status in statuses}
     first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    values = dict(name=repository.name, why=quoted(first_line))
-    if "GatedRepoError" in names:
-        return Problem(
-            "the hub requires that you accept the licence of {name}: accept it on the model's page, log in "
-            "with  hf auth login , then run  qkv models get {name}  again",
-            name=repository.name,
-        )
-    if "RevisionNotFoundError" in names:
-        return Problem(
-            "the hub has no revision {revision} of {name}: leave out what follows @ for the newest",
-            name=repository.name,
-            revision=repository.revision,
-        )
-    if "RepositoryNotFoundError" in names:
-        return Problem(
-            "the hub has no {name}, or it is private: check the name; for a private model log in with  hf auth login",
-            name=repository.name,
-        )
-    if statuses & {401, 403}:
-        return Problem("the hub refused access to {name} ({why}): log in again with  hf auth login", **values)
-    if 429 in statuses or max(statuses) >= 500:
-        return Problem("the hub can't serve {name} at the moment ({why}): try again in a few minutes", **values)
-    if names & {"RemoteProtocolError", "ReadError", "ReadTimeout", "IncompleteRead"}:
-        return Problem(
-            "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  "
-            "qkv models get {name}  again",
-            **values,
-        )
-    if names & {"OfflineModeIsEnabled", "TransportError", "ConnectTimeout", "ConnectionError", "TimeoutError"}:
-        return Problem(
-            "{name} is not in the cache and the hub cannot be reached ({why}): go online and run  qkv models get "
-            "{name}  again, or give the folder of a copy you have",
-            **values,
-        )
-    return Problem("{name} could not be fetched from the hub: {why}", **values)
+    sentence = next((sentence for causes, sentence in FAILURES.items() if names & set(causes.split())), OTHER_FAILURE)
+    return Problem(sentence, name=repository.name, why=quoted(first_line), revision=repository.revision)
 
 
 @contextmanager

@@ -34,29 +34,17 @@ class Link:
 
 
 def download(package: Package, folder: Path, progress: Progress) -> Path:
-    """Return the archive of a package, written into a folder; its hash is verified."""
-    return CLIENTS[package.registry](package, folder, progress)
-
-
-def pypi_download(package: Package, folder: Path, progress: Progress) -> Path:
-    """Fetch a wheel or an sdist from the first source that has exactly this archive."""
-    registry = python_registry()
+    """Return the archive of a package, written into a folder, from the first source that has exactly this archive."""
+    registry = npm_registry() if package.registry == "npm" else python_registry()
     client = Client(registry.network)
-    pages = [f"{address.rstrip('/')}/{_normalised(package.name)}/" for address in registry.indexes]
-    sources = [partial(_links_of_location, client, location) for location in registry.find_links]
-    sources += [partial(_links_of_page, client, page) for page in pages]
+    if package.registry == "npm":
+        address = f"{registry.indexes[0].rstrip('/')}/{quote(package.name, safe='@')}/{quote(package.version, safe='')}"
+        sources = [partial(_links_of_record, client, address, package)]
+    else:
+        sources = [partial(_links_of_location, client, location) for location in registry.find_links]
+        pages = [f"{address.rstrip('/')}/{_normalised(package.name)}/" for address in registry.indexes]
+        sources += [partial(_links_of_page, client, page) for page in pages]
     return _first_exact(package, client, sources, folder, progress)
-
-
-def npm_download(package: Package, folder: Path, progress: Progress) -> Path:
-    """Fetch a tarball from npm's registry."""
-    registry = npm_registry()
-    client = Client(registry.network)
-    record = f"{registry.indexes[0].rstrip('/')}/{quote(package.name, safe='@')}/{quote(package.version, safe='')}"
-    return _first_exact(package, client, [partial(_links_of_record, client, record, package)], folder, progress)
-
-
-CLIENTS = {"pypi": pypi_download, "npm": npm_download}
 
 
 def _first_exact(
@@ -120,9 +108,6 @@ def _is_archive(filename: str, package: Package) -> bool:
 
 def _normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-# ── what a source lists ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _links_of_location(client: Client, location: str) -> list[Link]:

@@ -63,9 +63,6 @@ def python_registry(environ: Mapping[str, str] | None = None) -> Registry:
     )
 
 
-# ── the public registries ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def default_python_index() -> str:
     """Return the index that pip uses without settings, as the source of pip names it."""
     for folder in _copies_of_pip():
@@ -108,9 +105,6 @@ def default_npm_registry() -> str:
     if not stated.startswith(("http://", "https://")):
         raise Problem("npm stated no registry: set NPM_CONFIG_REGISTRY to the address of one and try again")
     return stated
-
-
-# ── pip ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -162,9 +156,6 @@ def _config_folders(environ: Mapping[str, str]) -> list[Path]:
 
 def _config_home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("XDG_CONFIG_HOME") or Path(os.path.expanduser("~")) / ".config")
-
-
-# ── uv ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
@@ -240,9 +231,6 @@ def _with_uv_credentials(name: str, address: str, environ: Mapping[str, str]) ->
     return parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{parts.netloc}").geturl()
 
 
-# ── npm ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 def npm_registry(environ: Mapping[str, str] | None = None) -> Registry:
     """Return the npm registry that npm is set to, by its variables and by the .npmrc of the user and the system."""
     environ = os.environ if environ is None else environ
@@ -297,9 +285,6 @@ def _npm_authorization(address: str, settings: Mapping[str, str]) -> dict[str, s
                 return {origin(address): _basic(user, secret)}
         scope = scope.rpartition("/")[0]
     return {}
-
-
-# ── credentials and values ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _authorization(addresses: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -173,15 +173,6 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
     longest = max(map(len, names))
     firsts, lasts = {name[0] for name in names}, {name[-1] for name in names}
 
-    def begins_name(tail: str) -> bool:
-        return tail[0] in firsts and any(name.startswith(tail) for name in names)
-
-    def ends_name(head: str) -> bool:
-        return head[-1] in lasts and any(name.endswith(head) for name in names)
-
-    def is_inside_name(core: str) -> bool:
-        return len(core) < longest and any(core in name for name in names)
-
     def break_names(text: str) -> str:
         # Repeat, since names may overlap: the rest of one can be part of the next.
         while match := name_pattern.search(text):
@@ -191,8 +182,11 @@ def guard(messages: Sequence[ChatMessage], names: Iterable[str]) -> tuple[list[C
             first = text.index(core)
             # The template could complete a name whose beginning or end is here.
             lengths = range(1, min(longest, len(core) + 1))
-            after = mark if any(begins_name(core[-n:]) for n in lengths) else ""
-            before = mark if any(ends_name(core[:n]) for n in lengths) or is_inside_name(core) else ""
+            tails = [core[-n:] for n in lengths if core[-n] in firsts]
+            heads = [core[:n] for n in lengths if core[n - 1] in lasts]
+            after = mark if any(name.startswith(tail) for tail in tails for name in names) else ""
+            is_inside = any(core in name for name in names)
+            before = mark if is_inside or any(name.endswith(head) for head in heads for name in names) else ""
             text = text[:first] + before + core + after + text[first + len(core) :]
         return text
 

@@ -18,11 +18,11 @@ from ..disk.bounded_reading import parse_json
 from ..i18n import Message, Problem
 from .chat_templates import ChatMessage
 from .length_batches import Pools
+from .mlm_masking import IGNORED
 from .pairs import lines, pad
 from .tokenizer import Tokenizer
 
 Messages = Sequence[ChatMessage]
-IGNORED = -100  # label of tokens without a loss
 ASSISTANT = "assistant"
 
 

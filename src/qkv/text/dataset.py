@@ -27,16 +27,25 @@ Batch = tuple[np.ndarray, np.ndarray]
 class BlockCheck:
     """Verifies each block of a shard when it is first read."""
 
-    def __init__(self, file: Path, array: np.ndarray, hashes: Sequence[str]) -> None:
-        self.file, self.hashes = file, hashes
+    def __init__(self, file: Path, array: np.ndarray, sha256: str) -> None:
+        """Read the hashes of a shard's blocks; `sha256` is that of the file that lists them."""
+        listing = file.with_name(file.name + HASHES)
+        text = read_text(listing, _("{file} can't be read: {error}"))
+        self.file, self.hashes = file, text.splitlines()
+        if hashlib.sha256(text.encode()).hexdigest() != sha256 or len(self.hashes) != -(-array.nbytes // BLOCK):
+            raise Problem(
+                "{file} is damaged: it is not what was written. Put the file back from a copy, or remove {folder} and "
+                "prepare the text again",
+                file=listing,
+                folder=listing.parent,
+            )
         self.raw, self.itemsize = array.view(np.uint8).data, array.itemsize
-        self.unread = bytearray(b"\1") * len(hashes)
+        self.unread = bytearray(b"\1") * len(self.hashes)
 
     def __call__(self, first: int, last: int) -> None:
         """Verify the blocks of tokens[first:last]."""
-        end = (last * self.itemsize - 1) // BLOCK + 1
-        number = self.unread.find(1, first * self.itemsize // BLOCK, end)
-        while number >= 0:
+        start, end = first * self.itemsize // BLOCK, (last * self.itemsize - 1) // BLOCK + 1
+        while (number := self.unread.find(1, start, end)) >= 0:
             block = self.raw[number * BLOCK : (number + 1) * BLOCK]
             if hashlib.sha256(block).hexdigest() != self.hashes[number]:
                 raise Problem(
@@ -49,7 +58,6 @@ class BlockCheck:
                     folder=self.file.parent,
                 )
             self.unread[number] = 0
-            number = self.unread.find(1, number + 1, end)
 
 
 class Shards:
@@ -151,10 +159,9 @@ class Dataset:
             file = folder / shard["file"]
             array = _map(file, shard["tokens"], np.dtype(index["dtype"]))
             parts[shard["split"]].append(array)
-            hashes = (
-                _hashes(file, array.nbytes, shard["hashes"]) if "hashes" in shard else None
-            )  # absent in older indexes
-            checks[shard["split"]].append(None if hashes is None else BlockCheck(file, array, hashes))
+            # Older indexes have no hashes.
+            check = BlockCheck(file, array, shard["hashes"]) if "hashes" in shard else None
+            checks[shard["split"]].append(check)
         return cls(parts["train"], parts["validation"], index, [*checks["train"], *checks["validation"]])
 
     def __len__(self) -> int:
@@ -261,18 +268,3 @@ def _map(file: Path, tokens: int, dtype: np.dtype) -> np.ndarray:
             size=size,
         )
     return np.memmap(file, dtype=dtype, mode="r") if tokens else np.zeros(0, dtype)  # an empty file can't be mapped
-
-
-def _hashes(shard: Path, size: int, sha256: str) -> list[str]:
-    """Return the hashes of a shard's blocks; the index has the sha256 of the file that lists them."""
-    file = shard.with_name(shard.name + HASHES)
-    text = read_text(file, _("{file} can't be read: {error}"))
-    hashes = text.splitlines()
-    if hashlib.sha256(text.encode()).hexdigest() != sha256 or len(hashes) != -(-size // BLOCK):
-        raise Problem(
-            "{file} is damaged: it is not what was written. Put the file back from a copy, or remove {folder} and prepare "
-            "the text again",
-            file=file,
-            folder=file.parent,
-        )
-    return hashes

@@ -44,10 +44,6 @@ def _hanzi(number: int) -> str:
     return ("" if tens == 0 else "十" if tens == 1 else DIGITS[tens] + "十") + (DIGITS[units] if units else "")
 
 
-def _hanzi_year(year: int) -> str:
-    return "".join(DIGITS[int(digit)] for digit in str(year))
-
-
 def _month(d: date) -> str:
     return MONTHS[d.month - 1]
 
@@ -61,7 +57,8 @@ def _chinese(d: date) -> str:
 
 
 def _chinese_words(d: date) -> str:
-    return f"{_hanzi_year(d.year)}年{_hanzi(d.month)}月{_hanzi(d.day)}日"
+    year = "".join(DIGITS[int(digit)] for digit in str(d.year))
+    return f"{year}年{_hanzi(d.month)}月{_hanzi(d.day)}日"
 
 
 FORMS: tuple[Callable[[date], str], ...] = (

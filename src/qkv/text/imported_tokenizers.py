@@ -99,9 +99,7 @@ def from_sentencepiece(
     `extra` tokens are added at the end (T5's sentinels); `begin` and `end` frame a text with <s> and </s>.
     """
     pieces = sentencepiece.read(model_file)
-    with reading(
-        Path(model_file), _("{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again")
-    ):
+    with reading(Path(model_file), sentencepiece.UNREADABLE):
         library = from_pieces(pieces)
         controls = [text for text, _, kind in pieces.pieces if kind == CONTROL]
         add_tokens(

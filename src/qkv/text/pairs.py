@@ -224,7 +224,8 @@ class PairStream:
     @property
     def longest(self) -> int:
         """Tokens of the longest sentence among the first thousand, special tokens included."""
-        return max(self.batch(0, 0, 1000).source.shape[1], self.batch(0, 0, 1000).target_in.shape[1])
+        batch = self.batch(0, 0, 1000)
+        return max(batch.source.shape[1], batch.target_in.shape[1])
 
     def batch(self, seed: int, step: int, batch: int) -> PairBatch:
         """Return the pairs step·batch … (step + 1)·batch − 1 of the stream of `seed`."""

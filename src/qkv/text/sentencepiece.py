@@ -11,15 +11,17 @@ a length and that many bytes. Lengths are checked against the size of the file.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ..i18n import Problem, quoted
+from ..disk.bounded_reading import reading
+from ..i18n import Problem, _
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 UNIGRAM, BPE = 1, 2
+UNREADABLE = _("{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again")
 KINDS = {UNIGRAM: "unigram", BPE: "bpe", 3: "word", 4: "char"}
 
 
@@ -34,43 +36,31 @@ class Pieces:
     dummy_prefix: bool = True
     remove_extra_whitespaces: bool = True
     suffix: bool = False
-    names: dict[str, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.names = {text: i for i, (text, _, _) in enumerate(self.pieces)}
+    @property
+    def names(self) -> dict[str, int]:
+        """The id of each piece."""
+        return {text: i for i, (text, _, _) in enumerate(self.pieces)}
 
 
 def read(file: str | Path) -> Pieces:
     """Return the pieces of a .model file."""
-    file = Path(file)
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise Problem("{file} can't be read: {why}", file=file, why=quoted(error)) from None
-    try:
-        return parse(raw)
-    except Problem as problem:
-        raise Problem(
-            "{file} is not a SentencePiece model that can be read: {why}. Fetch or copy it again",
-            file=file,
-            why=problem,
-        ) from None
+    with reading(Path(file), UNREADABLE):
+        return parse(Path(file).read_bytes())
 
 
 def parse(raw: bytes) -> Pieces:
     """Return the pieces of the bytes of a .model file; raise a Problem if they are damaged."""
-    pieces = []
     model = Pieces([])
     for number, value in _fields(raw):
+        spec = _message(value) if number in (1, 2, 3) else {}
         if number == 1:
-            pieces.append(_piece(_bytes(value)))
+            model.pieces.append(_piece(spec))
         elif number == 2:
-            spec = dict(_fields(_bytes(value)))
             model.kind = KINDS.get(_int(spec.get(3, UNIGRAM)), "unknown")
             model.byte_fallback = bool(_int(spec.get(35, 0)))
             model.suffix = bool(_int(spec.get(24, 0)))
         elif number == 3:
-            spec = dict(_fields(_bytes(value)))
             model.charsmap = check_charsmap(_bytes(spec.get(2, b"")))
             model.dummy_prefix = bool(_int(spec.get(3, 1)))
             model.remove_extra_whitespaces = bool(_int(spec.get(4, 1)))
@@ -78,11 +68,9 @@ def parse(raw: bytes) -> Pieces:
         raise Problem("its kind is {kind}, not unigram or bpe", kind=model.kind)
     if model.suffix:
         raise Problem("it writes the space at the end of words, which is not supported")
-    if not pieces:
+    if not model.pieces:
         raise Problem("it has no pieces")
-    model.pieces = pieces
-    model.__post_init__()
-    if len(model.names) != len(pieces):
+    if len(model.names) != len(model.pieces):
         raise Problem("it has a piece twice")
     return model
 
@@ -154,14 +142,17 @@ class Charsmap:
         return value, length
 
 
-def _piece(raw: bytes) -> tuple[str, float, int]:
-    spec = dict(_fields(raw))
+def _piece(spec: dict[int, int | bytes]) -> tuple[str, float, int]:
     number = _bytes(spec.get(2, bytes(4)))
     (score,) = struct.unpack("<f", number) if len(number) == 4 else (float("nan"),)
     kind = _int(spec.get(3, NORMAL))
     if not np.isfinite(score) or not NORMAL <= kind <= BYTE:
         raise Problem("a piece has no finite score or an unknown type")
     return _text(_bytes(spec.get(1, b""))), score, kind
+
+
+def _message(value: int | bytes) -> dict[int, int | bytes]:
+    return dict(_fields(_bytes(value)))
 
 
 def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:

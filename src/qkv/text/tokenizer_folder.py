@@ -45,25 +45,21 @@ def load(path: str | Path) -> Tokenizer:
     """
     path = Path(path)
     file = path / "tokenizer.json" if path.is_dir() else path
+    folder = file.parent
     with reading(file if file.is_file() else path, NO_LIBRARY):
-        return _load(path, file)
-
-
-def _load(path: Path, file: Path) -> Tokenizer:
-    folder = path if path.is_dir() else path.parent
-    settings = _TokenizerFiles(folder)
-    tokenizer: Tokenizer | None
-    if file.is_file():
-        cutter, other = folder / "cutter.json", folder / "target_cutter.json"
-        tokenizer = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
-        if other.is_file():
-            tokenizer.target = _from_json(file, settings, _library(other)[0])
-    else:
-        tokenizer = _from_parts(folder, settings) if path.is_dir() else None
-    if tokenizer is None:
-        raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
-    settings.complete(tokenizer)
-    return tokenizer
+        settings = _TokenizerFiles(folder)
+        tokenizer: Tokenizer | None
+        if file.is_file():
+            cutter, other = folder / "cutter.json", folder / "target_cutter.json"
+            tokenizer = _from_json(file, settings, _library(cutter)[0] if cutter.is_file() else None)
+            if other.is_file():
+                tokenizer.target = _from_json(file, settings, _library(other)[0])
+        else:
+            tokenizer = _from_parts(folder, settings) if path.is_dir() else None
+        if tokenizer is None:
+            raise NoTokenizer("no tokenizer at {file}: give a folder with a tokenizer.json, or that file", file=file)
+        settings.complete(tokenizer)
+        return tokenizer
 
 
 def _from_json(file: Path, settings: "_TokenizerFiles", cutter: Library | None) -> Tokenizer:
@@ -110,7 +106,7 @@ def _library(file: Path) -> tuple[Library, JsonObject]:
                     raise Problem(
                         "{name}, which it puts around a text, is not one of its tokens", name=repr(min(missing))
                     )
-        return Library.from_str(_text(file)), saved
+        return Library.from_str(read_text(file, UNREADABLE)), saved
 
 
 def _kind_of(saved: JsonObject) -> type[Tokenizer]:
@@ -317,14 +313,14 @@ class _TokenizerFiles:
                     file=file,
                     names=names,
                 ),
-                stacklevel=5,
+                stacklevel=4,
             )
         tokenizer.template = self.template
 
     def _template(self, folder: Path) -> str | None:
         file = folder / "chat_template.jinja"
         if file.is_file():
-            return _text(file)
+            return read_text(file, UNREADABLE)
         template = self.tokenizer.get("chat_template") or _read(folder / "chat_template.json").get("chat_template")
         if isinstance(template, list):  # several named templates: use the default
             named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
@@ -340,9 +336,7 @@ def _name(token: object) -> str | None:
 
 def _read(file: Path) -> JsonObject:
     """Return a JSON table, {} if there is no file."""
-    if not file.is_file():
-        return {}
-    return read_table(file, UNREADABLE)
+    return read_table(file, UNREADABLE) if file.is_file() else {}
 
 
 def _read_vocabulary(file: Path) -> list[str]:
@@ -356,9 +350,5 @@ def _read_vocabulary(file: Path) -> list[str]:
 
 
 def _lines(file: Path) -> list[str]:
-    lines = _text(file).split("\n")
-    return [line.rstrip("\r") for line in (lines[:-1] if lines and not lines[-1] else lines)]
-
-
-def _text(file: Path) -> str:
-    return read_text(file, UNREADABLE)
+    lines = read_text(file, UNREADABLE).split("\n")
+    return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]
