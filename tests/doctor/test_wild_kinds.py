@@ -1113,3 +1113,334 @@ def test_buckets_that_never_meet_in_a_short_text_are_shrunk():
     assert checked(BUCKETS, "attend_in_buckets").verdict == "right"
     forgot = BUCKETS.replace("s * (t - top).exp() for s", "s for s")
     assert checked(forgot, "attend_in_buckets").verdict == "partly"
+
+
+FREQUENCIES = """
+def original_rope(i_values, base, dim):
+    return base ** (-2 * i_values / dim)
+
+def rotate_pairs(x):
+    x1, x2 = x[..., ::2], x[..., 1::2]
+    return torch.stack((-x2, x1), dim=-1).flatten(-2)
+"""
+
+
+def test_other_functions_are_not_judged_as_turns():
+    """Frequencies computed from their indices were called R5, and so is any step of a turn by itself."""
+    for name in ("original_rope", "rotate_pairs"):
+        assert not checked(FREQUENCIES, name).findings
+
+
+HALF_TURNED = """
+class Rotary(nn.Module):
+    def __init__(self, dim, max_seq_len):
+        super().__init__()
+        freq = (1 / 10000) ** torch.linspace(0, 1, steps=dim // 4, dtype=torch.float32)
+        theta = torch.einsum("i,j->ij", torch.arange(max_seq_len).float(), torch.cat([freq, torch.zeros(dim // 4)]))
+        self.register_buffer("cos", theta.cos())
+        self.register_buffer("sin", theta.sin())
+
+    def forward(self, x_bthd):
+        cos, sin = self.cos[None, : x_bthd.size(-3), None, :], self.sin[None, : x_bthd.size(-3), None, :]
+        x1, x2 = x_bthd.chunk(2, dim=-1)
+        return torch.cat((x1 * cos + x2 * sin, x2 * cos - x1 * sin), 3)
+
+class PositionwiseFeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.down(F.relu(self.up(x)))
+
+def row_softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+"""
+
+
+def test_a_function_of_the_values_of_its_input_is_no_table():
+    """A turn of zeros was read as a table of zeros (R1); a feed-forward layer and a softmax as learned tables (right)."""
+    assert not checked(HALF_TURNED, "Rotary").findings
+    for name in ("PositionwiseFeedForward", "row_softmax"):
+        assert checked(HALF_TURNED, name).verdict == "unknown"
+
+
+IN_TWO_PARTS = """
+class SelfPart(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query, self.key, self.value = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = (f(x).view(b, n, self.num_heads, -1).transpose(1, 2) for f in (self.query, self.key, self.value))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, n, c)
+
+class OutPart(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dense, self.norm = nn.Linear(dim, dim), nn.LayerNorm(dim)
+
+    def forward(self, mixed, x):
+        return self.norm(self.dense(mixed) + x)
+
+class Both(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.self = SelfPart(dim, num_heads)
+        self.output = OutPart(dim)
+
+    def forward(self, x):
+        mixed = self.self.forward(x)
+        return self.output.forward(mixed, x)
+"""
+
+
+def test_the_output_projection_may_stand_in_another_part():
+    """It was called P4: the class that builds both parts has no matrix of its own."""
+    assert checked(IN_TWO_PARTS, "SelfPart").verdict == "partly"
+    assert checked(IN_TWO_PARTS, "Both").verdict == "right"
+    alone = IN_TWO_PARTS.replace("self.output.forward(mixed, x)", "self.output.forward(mixed + x, x)")
+    assert ids(checked(alone, "SelfPart")) == ["P4"]
+
+
+INVERTED = """
+class Attend(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x, mask=None):
+        b, n, c = x.shape
+        q, k, v = (t.view(b, n, self.num_heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        return self.out(F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(b, n, c))
+
+class Model(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.attn = Attend(dim, num_heads)
+
+    def make(self, length):
+        if not hasattr(self, "_causal_mask"):
+            self._causal_mask = torch.triu(torch.ones(length, length), diagonal=1).bool()[None, None]
+        return KEPT[:, :, :length, :length]
+
+    def forward(self, x):
+        return self.attn(x, mask=self.make(x.size(1)))
+"""
+
+
+def test_a_mask_that_is_turned_round_before_it_is_handed_on_blames_nobody():
+    """It was called M1: what an object keeps was taken for what it hands on."""
+    assert not checked(INVERTED.replace("KEPT", "(~self._causal_mask)"), "Attend").findings
+    assert not checked(INVERTED.replace("KEPT", "(self._causal_mask == 0)"), "Attend").findings
+    assert ids(checked(INVERTED.replace("KEPT", "self._causal_mask"), "Attend")) == ["M1"]
+
+
+REFUSED = """
+class PaddedAttention(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q, self.k, self.v, self.out = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, query, key, value, attention_mask=None):
+        # expanded mask : (B, 1, 1, Lk)
+        b, n, c = query.shape
+        q, k, v = (f(t).view(b, -1, self.num_heads, c // self.num_heads).transpose(1, 2) for f, t in ((self.q, query), (self.k, key), (self.v, value)))
+        scores = q @ k.transpose(-2, -1) / math.sqrt(c // self.num_heads)
+        if attention_mask is not None:
+            if attention_mask.shape != (b, k.shape[2]):
+                raise ValueError(f"attention mask must have shape ({b}, {k.shape[2]})")
+            scores = scores.masked_fill(attention_mask.eq(0)[:, None, None, :], float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+
+
+def test_a_shape_that_the_code_refuses_is_not_promised():
+    """It was called M16: a comment on a line within was read as the shape of the argument."""
+    assert not checked(REFUSED, "PaddedAttention").findings
+
+
+EQUAL_LENGTHS = '''
+class MultiHead(nn.Module):
+    def __init__(self, d_model, num_heads):
+        super().__init__()
+        self.h = num_heads
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key, value):
+        """query, key, value: tensors of shape (batch, seq_len, d_model)."""
+        b, n, c = query.shape
+        q, k, v = (f(t).view(b, n, self.h, -1).transpose(1, 2) for f, t in ((self.wq, query), (self.wk, key), (self.wv, value)))
+        weights = torch.softmax(q @ k.transpose(-2, -1) / (c // self.h) ** 0.5, dim=-1)
+        return self.wo((weights @ v).transpose(1, 2).reshape(b, n, c))
+'''
+
+
+def test_a_shape_shared_by_queries_and_keys_promises_equal_lengths():
+    """It was called C3, since keys of another number stop it."""
+    report = checked(EQUAL_LENGTHS, "MultiHead")
+    assert report.verdict == "partly" and report.unseen[0].id == "other keys", report
+    assert ids(checked(EQUAL_LENGTHS.replace("query, key, value: t", "T"), "MultiHead")) == ["C3"]
+
+
+TURN = """
+class RotaryEmbedding(nn.Module):
+    def __init__(self, d_k, max_seq_len, theta=10000.0):
+        super().__init__()
+        freq = theta ** (-torch.arange(0, d_k, 2).float() / d_k)
+        angles = torch.outer(torch.arange(max_seq_len).float(), freq)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+
+    def forward(self, x):
+        cos, sin = self.cos[: x.shape[-2]], self.sin[: x.shape[-2]]
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
+"""
+
+
+def test_a_turn_by_other_frequencies_stays_open():
+    """A turn by any angles keeps lengths and distances, so it was called right."""
+    assert checked(TURN, "RotaryEmbedding").verdict == "right"
+    for right, wrong in (("/ d_k)", "/ d_k / 2)"), ("(0, d_k, 2)", "(0, d_k // 2)"), ("theta **", "7 + theta **")):
+        assert checked(TURN.replace(right, wrong), "RotaryEmbedding").verdict == "partly", wrong
+    assert checked(TURN.replace("theta=10000.0", "theta=500_000"), "RotaryEmbedding").verdict == "right"
+
+
+WORDS_ALONE = """
+class BigramModel(nn.Module):
+    def __init__(self, vocab_size):
+        super().__init__()
+        self.token_embedding_table = nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, idx):
+        return self.token_embedding_table(idx)
+"""
+
+
+def test_a_table_of_words_is_no_table_of_positions():
+    assert checked(WORDS_ALONE, "BigramModel").verdict == "unknown"
+
+
+FIRST_AXIS = """
+class PositionalEncoding(nn.Module):
+    'Sinusoidal positions.'
+
+    def __init__(self, d_model, max_len=5000):
+        super().__init__()
+        position = torch.arange(max_len, dtype=torch.float).unsqueeze(1)
+        div_term = torch.exp(torch.arange(0, d_model, 2).float() * (-math.log(10000.0) / d_model))
+        pe = torch.zeros(max_len, d_model)
+        pe[:, 0::2], pe[:, 1::2] = torch.sin(position * div_term), torch.cos(position * div_term)
+        self.register_buffer("pe", pe.unsqueeze(1))
+
+    def forward(self, x):
+        return x + self.pe[: x.size(0)]
+"""
+
+
+def test_a_table_along_the_first_axis_is_right_only_if_the_class_names_that_axis():
+    """It was called right in files whose texts stand along the first axis."""
+    assert checked(FIRST_AXIS, "PositionalEncoding").verdict == "partly"
+    tokens_first = FIRST_AXIS.replace("positions.'", "positions; x: [seq_len, batch_size, dim].'")
+    assert checked(tokens_first, "PositionalEncoding").verdict == "right"
+    assert ids(checked(tokens_first.replace("seq_len, batch_size", "batch_size, seq_len"), "PositionalEncoding")) == [
+        "R3"
+    ]
+
+
+THREE_AXES = """
+import torch
+from torch import nn
+
+class MultiHead(nn.Module):
+    def __init__(self, embed_size, num_heads):
+        super().__init__()
+        self.h = num_heads
+        self.wq, self.wk, self.wv, self.out = (nn.Linear(embed_size, embed_size) for _ in range(4))
+
+    def forward(self, q, k, v, mask=None):
+        # mask: (batch_size, seq_len_q, seq_len_k)
+        b, n, c = q.shape
+        q, k, v = (f(t).view(b, -1, self.h, c // self.h).transpose(1, 2) for f, t in ((self.wq, q), (self.wk, k), (self.wv, v)))
+        scores = q @ k.transpose(-2, -1) / (c // self.h) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+"""
+LAYERS = """
+from torch import nn
+from attention import MultiHead
+
+class Layer(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.attention, self.up = MultiHead(dim, heads), nn.Linear(dim, dim)
+
+    def forward(self, x, mask):
+        return self.up(self.attention(x, x, x, mask[:, None]))
+"""
+
+
+def test_a_mask_from_another_file_may_have_another_shape_than_in_a_comment(tmp_path):
+    """It was called M16, by the comment alone."""
+    path = tmp_path / "attention.py"
+    path.write_text(THREE_AXES)
+    assert ids(check(read(path).load("MultiHead"), source=read(path), name="MultiHead")) == ["M16"]
+    (tmp_path / "layers.py").write_text(LAYERS)
+    report = check(read(path).load("MultiHead"), source=read(path), name="MultiHead")
+    assert report.verdict == "partly" and report.unseen[0].id == "shape mask", report
+
+
+def test_a_softmax_over_a_dimension_is_no_attention():
+    """A softmax by itself, over the axis that the check chose, was called H3."""
+    code = "def softmax(x, dim):\n    e = torch.exp(x - x.amax(dim, keepdim=True))\n    return e / e.sum(dim, keepdim=True)\n"
+    assert not checked(code, "softmax").findings
+
+
+THIRD_AXIS = """
+def scaled_dot_product_attention(Q, K, V):
+    # (batch, seq_len, d_v)
+    d = Q.shape[2]
+    weights = F.softmax(Q @ K.transpose(-2, -1) / math.sqrt(d), dim=-1)
+    return weights @ V
+"""
+
+
+def test_a_function_without_heads_is_not_blamed_with_heads():
+    """With an axis of heads its third axis is the length: it was called S4."""
+    assert checked(THIRD_AXIS, "scaled_dot_product_attention").verdict == "right"
+    with_heads = THIRD_AXIS.replace("(batch,", "(batch, heads,")
+    assert checked(with_heads, "scaled_dot_product_attention").verdict == "partly"
+    assert ids(checked(THIRD_AXIS.replace("shape[2]", "shape[1]"), "scaled_dot_product_attention")) == ["S4"]
+
+
+WITHOUT_MASK = '''
+class PlainAttention(nn.Module):
+    """Basic self-attention without causal masking, to learn from."""
+
+    def __init__(self, din, dout):
+        super().__init__()
+        self.q, self.k, self.v = nn.Linear(din, dout), nn.Linear(din, dout), nn.Linear(din, dout)
+
+    def forward(self, x):
+        weights = torch.softmax(self.q(x) @ self.k(x).transpose(1, 2) / self.k.out_features ** 0.5, dim=-1)
+        return weights @ self.v(x)
+
+class NonCausalAttention(PlainAttention):
+    pass
+'''
+
+
+def test_a_docstring_that_denies_causality_needs_no_triangle():
+    """The words "without causal masking" were read as causal: M14."""
+    for name in ("PlainAttention", "NonCausalAttention"):
+        assert checked(WITHOUT_MASK, name).verdict == "right"
+    assert ids(checked(WITHOUT_MASK.replace("without causal masking", "with a causal mask"), "PlainAttention")) == [
+        "M14"
+    ]

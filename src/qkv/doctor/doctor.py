@@ -8,7 +8,9 @@ probes/ (what else can be wrong), places, replay (where), conclusion, report; mi
 """
 
 import contextlib
+import copy
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -48,7 +50,7 @@ from .report import Remark, Report
 from .source.file import Source
 from .source.says import says
 from .subject import makers
-from .subject.errors import OPERATIONS, Budget, Calls, CannotRun, Spent
+from .subject.errors import OPERATIONS, Budget, Calls, CannotRun, Spent, UserError
 from .subject.search import find_subject, fresh, handed_over, sizes_for
 
 # What is looked at in turn, for what the budget leaves out.
@@ -65,6 +67,8 @@ LOOKS = {
     "probes": _("the probes that change one thing at a time"),
     "wiring": _("residuals and norms"),
 }
+
+OF_AN_AXIS = ("S3", "S4", "S7", "X1", "X2", "X3", "H9")  # an axis that is counted from the front is another with heads
 
 Look = Callable[[Case], None]
 # The objects of one file share their operations, else a notebook of nine large models takes minutes; each gets at least
@@ -214,6 +218,7 @@ def _diagnose(
         case.handed = makers.handed(source, name.split(".")[0], list(subject.roles), subject.masks)
     surroundings.pad_ids(case, source)
     examined(case)
+    case = _with_fewer_axes(case)
     if case.apart and not case.founds:
         if (special := positions.alone(target, name, space, told)) is not None:
             return concluded(special, source, name, label)
@@ -230,6 +235,29 @@ def _diagnose(
     if not case.founds:
         owners.unsettled(case)
     return concluded(case, source, name, label)
+
+
+def _with_fewer_axes(case: Case) -> Case:
+    """The case. Of code without weights that is wrong with an axis of heads and right without one: the case without, or, if
+    its file speaks of heads or it is right for one text at a time only, the case with its findings withdrawn.
+    """
+    if case.subject.layout != "bhnd" or not case.has(*OF_AN_AXIS) or case.asked.call is not None:
+        return case
+    for layout in ("bnc",) if structure.takes_many(case, case.says.segment) else ("bnc", "nc"):
+        twin = copy.copy(case.subject)
+        twin.layout = layout
+        other = case.other(twin, case.asked)
+        other.handed = case.handed
+        with contextlib.suppress(UserError, ValueError, TypeError, RuntimeError, IndexError):
+            if examined(other).match is None or other.founds:
+                continue
+            if layout == "bnc" and not re.search(r"head|\bn?h\b", case.says.text, re.IGNORECASE):
+                return other
+            text = _("{names}: this shows with four axes and not with fewer, so it is not claimed")
+            case.miss("axes", text, names=", ".join(mistake.id for mistake in case.founds))
+            case.founds.clear()
+            return case
+    return case
 
 
 def examined(case: Case) -> Case:

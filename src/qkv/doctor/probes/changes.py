@@ -14,6 +14,7 @@ from ..case import Case
 from ..mistakes.mistake import triangle
 from ..mistakes.triangles import WrongTriangle
 from ..numbers.watching import poked
+from ..source.conventions import share_a_shape
 from ..subject.capture import named
 from ..subject.errors import UserError, line_of
 from ..subject.guess import meaning
@@ -412,6 +413,9 @@ def other_keys(case: Case) -> None:
             else:  # a single letter such as `z` may be either
                 case.miss("other keys", _("which of two texts asks: their names don't say it"))
         elif re.search(RESHAPED, text) and not case.has("H1", "H2", "H3", "H9", "P1", "P2"):
+            if share_a_shape(case.says.segment):
+                case.stopped("other keys", error)
+                return None
             case.add("C3", n=n, m=m, error=text, line=error.line)
         else:  # a design for one length, such as a convolution or relative positions, stops elsewhere
             case.remark(
@@ -431,6 +435,8 @@ def large(case: Case) -> None:
     subject = case.subject
     if subject.layout == "ids":
         return skip(case, "large", _("tokens"))
+    if case.apart:
+        return skip(case, "large", _("not needed"))  # no weights over tokens
     base = subject(case.inputs).output
     if not np.isfinite(base).all():
         return None
@@ -466,7 +472,7 @@ def _own_fill(case: Case) -> None:
 def growth(case: Case) -> None:
     """Twice the input gives at most about twice the output: weights stay weights."""
     subject = case.subject
-    if case.match is not None or subject.layout == "ids" or case.residual:
+    if case.match is not None or subject.layout == "ids" or case.residual or case.apart:
         return skip(case, "growth", _("not needed"))
     inputs = case.inputs
     one, two = (size_of(subject({r: a * g for r, a in inputs.items()}).output) for g in (20.0, 40.0))
@@ -540,9 +546,11 @@ def _says_next(words: str) -> bool:
 
     >>> _says_next("Predicts the next note from the notes so far."), _says_next("BERT, a masked language model")
     (True, False)
+    >>> _says_next("Basic self-attention without causal masking."), _says_next("不带因果掩码的自注意力")
+    (False, False)
     """
     said = r"autoregress|\bcausal|next[- ](token|word|note|item|char|step|element|symbol|frame)|\bgpt\b|masked self[- ]?att|left[- ]to[- ]right|(not|never) (see|look at|attend to) (the )?(future|later)|因果|自回归|下一个"
-    denied = r"(not|non|optional\w*|if|when|no)[- ]?(autoregress|causal)|bidirectional|bert\b|双向|causal\s*[:=]"
+    denied = r"(not|non|optional\w*|if|when|no|without|lacks?|omits?)[- ]*(a |an |any |the )?(autoregress|causal|masked self)|(无|没有|不带|非|不使用|不加)因果|bidirectional|bert\b|双向|causal\s*[:=]"
     return bool(re.search(said, words, re.IGNORECASE)) and not re.search(denied, words, re.IGNORECASE)
 
 
@@ -552,7 +560,8 @@ def causal_name(case: Case, name: str) -> bool:
         return True
     if any(r == "flag" and re.search(r"caus|mask|future", p) for p, r in case.subject.roles.items()):
         return False  # the caller chooses
-    if re.search(r"causal|autoregress|gpt|sasrec|languagemodel|masked_?(self|multi)|decoder_?only", name.lower()):
+    plain = re.sub(r"(non|not|no|un)_?(causal|masked)", "", name.lower())
+    if re.search(r"causal|autoregress|gpt|sasrec|languagemodel|masked_?(self|multi)|decoder_?only", plain):
         return True
     if not case.subject.crosses and _says_next(case.says.docstring):
         return True

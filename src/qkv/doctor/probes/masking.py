@@ -27,6 +27,7 @@ from ..numbers.oracle import AttentionForm, Piece
 from ..numbers.variants import Variant, singles
 from ..numbers.watching import contexts_of, shares_of, watch
 from ..source.conventions import is_square, ranks
+from ..source.uses import used_elsewhere
 from ..subject.errors import UserError
 from ..subject.formats import Format, formats
 from ..subject.guess import role
@@ -185,7 +186,9 @@ def examine_mask(case: Case, parameter: str) -> None:
         return
     case.mask_format = case.mask_format or str(best)
     case.formats[parameter] = best
-    if refused is not None and not _says_otherwise(case, declared):
+    # The masks that another file hands over may have another shape than a comment says.
+    elsewhere_used = refused is not None and used_elsewhere(case.source, case.subject.name)
+    if refused is not None and not elsewhere_used and not _says_otherwise(case, declared):
         case.add("M16", parameter=parameter, error=str(refused), line=refused.line)
         return
     if refused is not None:
@@ -196,6 +199,12 @@ def examine_mask(case: Case, parameter: str) -> None:
             n=declared,
         )
     _more(case, parameter, best, looked, everything, numbers, memory)
+
+
+def _refuses(case: Case, error: UserError) -> bool:
+    """True if a line of the code's own raised the error: a shape that it refuses is none that it promises."""
+    line = case.source.line(error.line) if error.line and hasattr(case.source, "line") else ""
+    return re.match(r"\s*(raise|assert)\b", line) is not None
 
 
 def _says_otherwise(case: Case, declared: int | None) -> bool:
@@ -375,6 +384,7 @@ def _try(
             and declared is not None
             and case.subject.layout == "bnc"  # called as its words have it, heads are its own affair
             and errors
+            and not _refuses(case, errors[0])
             and re.search(r"size|shape|broadcast|expand|dimension", str(errors[0]))
         ):
             refused = errors[0]

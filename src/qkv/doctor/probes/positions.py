@@ -48,7 +48,12 @@ def examine(target: Any, name: str, space: dict[str, Any], says: Says) -> Case |
 def alone(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """What moves no token with another may be about positions whatever its name: a turn, if it is one, or a table."""
     turn = _rotary(target, name, space, says)
-    return turn if turn is not None and not turn.founds else table(target, name, space, says)
+    if turn is not None and not turn.founds:
+        return turn
+    case = table(target, name, space, says)
+    if case is not None and not case.founds and "sin" not in says.segment:
+        return None  # only its name could tell a learned table from other weights
+    return case
 
 
 def _case(target: Any, name: str, says: Says, space: dict[str, Any], called: str, built: str = "") -> Case:
@@ -69,6 +74,11 @@ def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | N
     if item_wise:
         case.add("R3")
         return case
+    if item_wise is None:
+        case.miss(
+            "axes",
+            _("along which axis the tokens stand: it counts along the first, and its class does not name the axes"),
+        )
     if learned:
         return case
     one = table[0]
@@ -77,7 +87,7 @@ def table(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | N
     if error < 2e-4:
         return case
     if not re.search(r"sin", (says.segment or "sin")):
-        return case
+        return None
     if _has_settings(target) or (why := _why(one)) is None:
         case.miss("numbers", _("the numbers of the table: they are those of no known formula"))
         return case
@@ -154,8 +164,9 @@ def _is_waves(table: Array) -> bool:
     return bool((off < 1e-3).all())
 
 
-def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, str, bool] | None:
-    """(B, N, C) that is added to x or given for N positions; whether it is learned; how it was got."""
+def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, str, bool | None] | None:
+    """(B, N, C) that is added to x or given for N positions; whether it is learned; how it was got; whether it counts along
+    the batch, None where it counts along the first axis and nothing says what that is."""
     if inspect.isroutine(target):
         table = _table_of_function(target)
         return None if table is None else (table[None], False, target.__name__, "", False)
@@ -176,8 +187,8 @@ def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, st
             if got.ndim == 2:
                 return got[None], learned, "x", built.text, False
             constant = np.ptp(got, 1).max() < 1e-12 < np.ptp(got, 0).max()
-            if constant and _sequence_first(owner):
-                return got.swapaxes(0, 1), learned, "x", built.text, False
+            if constant and (first := _sequence_first(owner)) is not False:
+                return got.swapaxes(0, 1), learned, "x", built.text, None if first is None else False
             if np.ptp(got, 0).max() > 1e-12 and not constant and got.shape[0] != got.shape[1]:
                 continue
             return got, learned, "x", built.text, constant
@@ -190,6 +201,8 @@ def _run_table(target: Any, space: dict[str, Any]) -> tuple[Array, bool, str, st
         ):
             got = _try(owner, given)
             if got is not None and got.shape[-2:] == (N, WIDTH):
+                if isinstance(given, Tensor) and given.is_floating_point() and not _ignores_values(owner, given, got):
+                    continue
                 rest = _beside_words(owner, given) if learned else None
                 got = got if rest is None else rest
                 return got.reshape(-1, N, WIDTH), learned and rest is None, "positions", built.text, False
@@ -213,18 +226,25 @@ def _beside_words(owner: Any, given: Any) -> Array | None:
     return rest if np.abs(change - factor * between).max() < 1e-9 < np.abs(rest).max() else None
 
 
-def _sequence_first(owner: Any) -> bool:
-    """Whether the class says that its input is (sequence, batch, …)."""
+def _ignores_values(function: Any, vectors: Tensor, table: Array) -> bool:
+    """True if other vectors give the same table, or the same table added to them."""
+    other = _try(function, vectors + torch.arange(WIDTH) / WIDTH)
+    if other is None or other.shape != table.shape:
+        return False
+    change = other - table
+    return bool(np.allclose(change, 0, atol=1e-9) or np.allclose(change, np.arange(WIDTH) / WIDTH, atol=1e-9))
+
+
+def _sequence_first(owner: Any) -> bool | None:
+    """Whether the class says that its input is (sequence, batch, …); None where it says nothing."""
     try:
         text = inspect.getsource(type(owner))
     except (OSError, TypeError):
-        return True
-    if (
-        re.search(r"\(?\s*(batch\w*|b|bs|n)\s*,\s*(seq\w*|len\w*|t|l|s)\b", text, re.IGNORECASE)
-        or "batch_first" in text
-    ):
+        return None
+    batch, length = r"(batch\w*( size)?|b|bs|n)", r"(seq\w*([ _]len\w*)?|len\w*|time\w*|t|l|s)"
+    if re.search(rf"\b{batch}\s*,\s*{length}\b", text, re.IGNORECASE) or "batch_first" in text:
         return False
-    return True
+    return True if re.search(rf"\b{length}\s*,\s*{batch}\b|{length}[- ]first", text, re.IGNORECASE) else None
 
 
 def _some(target: Any, space: dict[str, Any]) -> Any:
@@ -263,6 +283,8 @@ def _table_of_function(function: Any) -> Array | None:
                 continue
             got = _try(function, *given)
             if got is not None and got.shape[-2:] == (N, WIDTH) and got.any():  # nothing of nothing is no table
+                if len(given) == 1 and not _ignores_values(function, given[0], got):
+                    continue
                 return got.reshape(-1, N, WIDTH)[0]
     return None
 
@@ -272,16 +294,20 @@ def _table_of_function(function: Any) -> Array | None:
 
 def _rotary(target: Any, name: str, space: dict[str, Any], says: Says) -> Case | None:
     """A turn must keep lengths, leave position 0 as it is, and let q·k depend on the distance alone."""
-    if re.fullmatch(r"_?rotate_?(half|every_two|interleaved|neg\w*)", name.lower()):
-        return None
+    if inspect.isroutine(target) and not re.search(r"cos|sin|polar|cis|freq|theta|angle", says.segment):
+        return None  # a step of a turn, such as rotate_half
     for built in _some(target, space) if inspect.isclass(target) else [Built(target, "", {}, Sizes())]:
         owner = built.object
         if isinstance(owner, nn.Module):
             owner.eval().double()
         judged = []
         for call, layout in _turns(owner, space, says):
+            if not _turns_vectors(call):
+                continue
             case = _judge_turn(call, layout, _case(target, name, says, space, "x", built.text))
             if not case.founds:
+                if inspect.isclass(target):
+                    _judge_frequencies(call, case, built)
                 return case  # right in one layout, with one table: that is how it is meant
             judged.append(case)
         if judged:
@@ -349,6 +375,12 @@ def _turns(owner: Any, space: dict[str, Any], says: Says) -> Any:
                     yield call, layout
 
 
+def _turns_vectors(call: Any) -> bool:
+    """True if the call is linear, as every turn is, right or wrong."""
+    q, k = np.random.default_rng(1).standard_normal((2, 6))
+    return np.allclose(call(q - 2 * k), call(q) - 2 * call(k))
+
+
 def _judge_turn(call: Any, layout: str, case: Case) -> Case:
     random = np.random.default_rng(0)
     q, k = random.standard_normal((2, 6))
@@ -369,6 +401,17 @@ def _judge_turn(call: Any, layout: str, case: Case) -> Case:
     if not case.founds and np.ptp(cosines) < 1e-9 and cosines[0] < 1 - 1e-9:
         case.add("R1", "alike", angle=float(np.arccos(cosines[0])))
     return case
+
+
+def _judge_frequencies(call: Any, case: Case, built: Built) -> None:
+    """Note as not checked angles at place 1 that are not base^(−2i/d), of a base that the class got or its text names."""
+    d = 6
+    cosines = np.sort([call(axis)[1] @ axis for axis in np.eye(d)])[::2]
+    numbers = [float(word) for word in re.findall(r"\b\d[\d_]*(?:\.\d*)?(?:e\d+)?\b", case.says.text)]
+    arguments = [value for value in built.chosen.values() if isinstance(value, int | float)]
+    bases = [base for base in {10000.0, *numbers, *arguments} if base > 1]
+    if not any(np.allclose(cosines, np.cos(base ** (-np.arange(0, d, 2) / d)), atol=1e-4) for base in bases):
+        case.miss("frequencies", _("its frequencies: at position 1 they are not base^(-2i/d)"))
 
 
 # --- ALiBi --------------------------------------------------------------------------------------------------------

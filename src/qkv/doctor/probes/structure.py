@@ -187,7 +187,7 @@ def batch_axes(words: str) -> set[int]:
     return found
 
 
-def _takes_many(case: Case, text: str) -> bool:
+def takes_many(case: Case, text: str) -> bool:
     """Whether its words speak of many texts at once, or its own file hands it some."""
     if re.search(r"\bbatch|\(B,|\[B,", text):
         return True
@@ -200,7 +200,7 @@ def left_out(case: Case) -> None:
     subject = case.subject
     text = case.says.segment
     alone = re.search(r"(no|without|un)[- ]?batch|(one|single) (sentence|sequence|text|example)", text, re.IGNORECASE)
-    if subject.layout == "nc" and subject.failures and not alone and _takes_many(case, text):
+    if subject.layout == "nc" and subject.failures and not alone and takes_many(case, text):
         shaped = [
             e for e in subject.failures if re.search(r"shape|size|dimension|batch|broadcast|mismatch|expected", str(e))
         ]

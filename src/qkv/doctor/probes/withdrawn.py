@@ -14,7 +14,7 @@ from ..subject.values import parameters_of
 
 Look = Callable[[Case], Case]
 MOST_OPTIONS = 3  # that are tried the other way
-OF_A_PRODUCT = {"P1", "P2", "P3", "P4", "C3", "H9", "M3", "M20"}  # these need to know what q, k and v are
+OF_A_PRODUCT = {"P1", "P2", "P3", "P4", "C3", "H3", "H9", "M3", "M20"}  # these need to know what q, k and v are
 
 
 def withdraw(case: Case, target: Any, examined: Look) -> None:

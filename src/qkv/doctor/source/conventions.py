@@ -85,6 +85,18 @@ def spoken(text: str, aside: bool = True) -> list[str]:
     return found
 
 
+def share_a_shape(text: str) -> bool:
+    """True if words give queries and keys one shape, and so one length.
+
+    >>> share_a_shape("# Q, K, V: (seq_len, d_model)"), share_a_shape("# query, key and value of shape [b, n, d]")
+    (True, True)
+    >>> share_a_shape("# Q: (n, d), K, V: (m, d)")
+    False
+    """
+    several = r"\bq(uer(y|ies))?\b\W+(and\W+)?k(eys?)?\b\W+(and\W+)?v(alues?)?\b[^()\[\]]*[(\[]\s*\w+\s*,"
+    return any(re.search(several, words, re.IGNORECASE) for words in spoken(text))
+
+
 def rank(text: str, parameter: str) -> int | None:
     """How many axes words say the mask has, or None."""
     return next(ranks(text, parameter), None)

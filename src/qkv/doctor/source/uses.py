@@ -15,12 +15,21 @@ LARGEST = 1 << 20  # bytes of a file that is looked into
 
 
 def used_by(source: Any, name: str) -> str:
-    """A class of the file that builds a class and has a matrix of its own, or a file that builds it; else ""."""
+    """A class of the file that builds a class, and has a matrix or hands what the class gives to a part that has one; or a
+    file that builds it; else ""."""
     if not isinstance(source, Source):
         return ""
     for other, node in source.definitions.items():
-        if isinstance(node, ast.ClassDef) and other != name and _builds(node, name) and _has_matrix(node):
-            return other
+        if isinstance(node, ast.ClassDef) and other != name and _builds(node, name):
+            if _has_matrix(node) or _hands_on(node, name, source):
+                return other
+    return used_elsewhere(source, name)
+
+
+def used_elsewhere(source: Any, name: str) -> str:
+    """Another file of the project that has a matrix and builds a class; else ""."""
+    if not isinstance(source, Source):
+        return ""
     builds = re.compile(rf"\b{re.escape(name)}\s*\(")
     for file, text in _importers(source, name):
         if builds.search(text) and re.search(r"Linear|Dense|Parameter", text):
@@ -77,6 +86,35 @@ def _has_matrix(node: ast.AST) -> bool:
     called = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
     words = {getattr(f, "attr", getattr(f, "id", "")) for f in called}
     return bool(words & {"Linear", "Dense", "Parameter", "Conv1d", "Conv1D"})
+
+
+def _hands_on(node: ast.ClassDef, name: str, source: Source) -> bool:
+    """True if what the class's object gives goes, as it is, into another part of the file's own that has a matrix."""
+    parts = {
+        ast.unparse(line.targets[0]): line.value.func.id
+        for line in ast.walk(node)
+        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Call) and isinstance(line.value.func, ast.Name)
+    }
+
+    def part(call: ast.AST) -> str:
+        return parts.get(ast.unparse(call.func).removesuffix(".forward"), "") if isinstance(call, ast.Call) else ""
+
+    results = {
+        name_.id
+        for line in ast.walk(node)
+        if isinstance(line, ast.Assign) and part(line.value) == name
+        for target in line.targets
+        for name_ in ast.walk(target)
+        if isinstance(name_, ast.Name)
+    }
+    return any(
+        (isinstance(value, ast.Name) and value.id in results) or part(value) == name
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        and part(call) in source.definitions
+        and _has_matrix(source.definitions[part(call)])
+        for value in call.args
+    )
 
 
 def _project(path: Path) -> Iterator[Path]:

@@ -54,9 +54,13 @@ def masks(source: Source, target: str) -> list[Made]:
 
 
 def _goes_on(maker: "_Maker", source: Source) -> bool:
-    """True unless an object keeps the mask as a factor: `self.mask = x > 0` of a ReLU, and then `x * self.mask`."""
-    name = re.escape(maker.name)
-    return not (maker.name.startswith("self.") and re.search(rf"\*\s*{name}\b|\b{name}\s*\*", source.text))
+    """True unless an object keeps the mask for itself: as a factor, as a ReLU does (`x * self.mask`), or to turn it round
+    (`~self.mask`), so that what it hands on is another mask."""
+    name, owner = re.escape(maker.name), maker.scope.owner
+    if owner is None or not maker.name.startswith("self."):
+        return True
+    turned = rf"(~|\bnot |logical_not\(|\b1(\.0)? - ){name}\b|\b{name}\b(\[[^\]]*\])? == (0|False)"
+    return not (re.search(rf"\*\s*{name}\b|\b{name}\s*\*", source.text) or re.search(turned, ast.unparse(owner)))
 
 
 def _may_reach(maker: "_Maker", source: Source, target: str) -> bool:
