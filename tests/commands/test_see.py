@@ -472,7 +472,7 @@ def test_a_conversation(call, tmp_path, monkeypatch):
     file.write_text(json.dumps(config))
     code, out, err = call("chat", "hello there", "--model", run, "--most", "5")
     assert code == 0 and out.strip() and re.search(r"28 prompt tokens in .* tokens/s\) · 5 new ones", err), err
-    assert "so small a model" in err
+    assert "a model this small" in err
     seeded = call("chat", "hello there", "--model", run, "--most", "5", "--quiet", "--seed", "7")
     assert seeded[1] == out  # the likeliest each time, whatever the seed
     again = call("chat", "hello there", "--model", run, "--most", "5", "--quiet")

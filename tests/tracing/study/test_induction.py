@@ -25,7 +25,7 @@ def test_the_induction_test_finds_an_induction_head_and_only_it():
         extra = bias if name == "decoder.1" else extra
         return plain(q, k, v, mask, scale, extra, softcap, sinks, name)
 
-    with mock.patch.object(module, "_call", biased):
+    with mock.patch.object(module, "_checked_call", biased):
         tested = induction_test(model, vocab=range(5, 30), length=length, batch=3)
     assert tested.best(1)[0][:2] == (1, 2) and tested.best(1)[0][2] == pytest.approx(1, abs=1e-6)
     assert tested.scores.shape == (2, 4) and tested.count == 3 * length
