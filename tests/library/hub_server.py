@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub, on this machine: it speaks what huggingface_hub asks, and fails when told to.
+"""A local stand-in for the Hugging Face hub: serves the requests of huggingface_hub, with optional failures.
 
 A repository is a folder. Small files are served as they are; weights, as on the hub, by a redirect to another place
 that states their sha256. Routes: /api/models/ID, /ID/resolve/REVISION/FILE, /blobs/SHA256.
@@ -20,10 +20,10 @@ LARGE = (".safetensors", ".gguf", ".bin", ".model", ".spm")
 
 @contextmanager
 def serving(repositories, gated=(), cut=(), changed=None):
-    """Serve {"owner/name": folder}; gives the address and the list of what is asked.
+    """Serve {"owner/name": folder}; yields the address and the list of requests.
 
-    Files of `gated` are shown to nobody. Of `cut` half of each large file is sent, and nothing more however often one
-    asks. `changed` is a dict of {file: function of its content} that says what is sent of small files instead.
+    Repositories in `gated` deny access; those in `cut` send only half of each large file. `changed` maps small files to
+    functions that change their content.
     """
     requests = []
     handler = partial(_Handler, repositories, frozenset(gated), frozenset(cut), changed or {}, requests)
@@ -43,7 +43,7 @@ def _sha256(file):
 
 
 def _git_sha1(content):
-    """git's name of a file's content."""
+    """Return git's hash of a file's content."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*more)
 
     def log_message(self, *_):
-        """Nothing: the tests look at `asked`."""
+        """Log nothing: the tests read `requests`."""
 
     def do_HEAD(self):
         self._answer()
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _info(self, name, revision):
         folder = self.repositories.get(name)
-        if folder is None:  # to whom isn't logged in, the hub says 401 of what isn't there
+        if folder is None:  # without a login, the hub responds 401 to a missing repository
             return self._send(401, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
         if revision not in ("main", COMMIT):
             return self._send(404, {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"})
@@ -91,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         for file in sorted(each for each in folder.rglob("*") if each.is_file()):
             entry = {"rfilename": file.relative_to(folder).as_posix(), "size": file.stat().st_size}
             entry["blobId"] = _git_sha1(file.read_bytes())
-            if file.suffix in LARGE:  # its blob is a note of where it lies
+            if file.suffix in LARGE:  # the blob is a git LFS pointer
                 entry["blobId"] = _git_sha1(b"oid sha256:" + _sha256(file).encode())
                 entry["lfs"] = {"sha256": _sha256(file), "size": file.stat().st_size, "pointerSize": 130}
             siblings.append(entry)
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             sent = self.changed.get(filename, lambda content: content)(content)
             return self._send(200, commit | {"ETag": f'"{_git_sha1(content)}"'}, sent)
         sha256, size = _sha256(file), str(file.stat().st_size)
-        away = f"http://localhost:{self.server.server_port}"  # another host than 127.0.0.1: it gets no token
+        away = f"http://localhost:{self.server.server_port}"  # another host than 127.0.0.1, so it gets no token
         linked = {"X-Linked-Etag": f'"{sha256}"', "X-Linked-Size": size, "Location": f"{away}/blobs/{name}/{sha256}"}
         self._send(302, commit | linked)
 

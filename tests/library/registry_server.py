@@ -1,4 +1,4 @@
-"""A package registry on this machine: pages and archives in memory, with the faults that a test asks for."""
+"""A local package registry: pages and archives in memory, with optional faults."""
 
 import threading
 from contextlib import contextmanager
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def failing(times, status, page, headers=()):
-    """A page that responds with an error status some times, then as it should."""
+    """Return a page that responds with an error status `times` times, then normally."""
     errors = iter(range(times))
 
     def respond(handler):
@@ -70,7 +70,7 @@ def failing(times, status, page, headers=()):
 
 
 def cut(page, resumable=True, times=10**9):
-    """A page whose connection closes after half of what is left, some times; with and without ranges."""
+    """Return a page whose connection closes after half of the remaining bytes, `times` times; with or without ranges."""
     interruptions = iter(range(times))
 
     def respond(handler):

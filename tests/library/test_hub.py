@@ -1,4 +1,4 @@
-"""The road from hf:owner/name to a model that speaks, by the real library against a hub on this machine."""
+"""From hf:owner/name to a model that generates text: the real huggingface_hub against a local hub."""
 
 import os
 import re
@@ -24,7 +24,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="module")
 def repositories(tmp_path_factory):
-    """Repositories of the stand-in: a chat model in shards, a lone file with much beside it, and some that fail."""
+    """Return repositories: a sharded chat model, one with a single weights file and unused files, and some that fail."""
     root = tmp_path_factory.mktemp("hub")
     sharded, single = _chat_model(root / "sharded", "100KB"), _chat_model(root / "single", "5GB")
     assert len(list(sharded.glob("model-*-of-*.safetensors"))) > 1 and (single / "model.safetensors").is_file()
@@ -58,7 +58,7 @@ def _chat_model(folder, shards):
     sizes |= dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False)
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, **ids)).eval()
     with torch.no_grad():
-        model.lm_head.weight.normal_()  # so that it says more than one letter
+        model.lm_head.weight.normal_()  # for more than one letter
         model.lm_head.weight[256:] = 0
     model.save_pretrained(folder, max_shard_size=shards)
     tokenizer.save_pretrained(folder)
@@ -67,14 +67,14 @@ def _chat_model(folder, shards):
 
 
 def environment(address, home):
-    """The environment of a process that knows no hub but this one, and no proxy between this machine and itself."""
+    """Return the environment of a process that uses this hub and no proxy."""
     inherited = {name: os.environ[name] for name in ("PATH", "OMP_NUM_THREADS", "SYSTEMROOT") if name in os.environ}
     own = {"HF_ENDPOINT": address, "QKV_HOME": str(home), "HF_HOME": str(home / "theirs"), "NO_PROXY": "*"}
     return inherited | own
 
 
 def call(address, home, *arguments):
-    """What a verb prints, in a process of its own."""
+    """Return what a command prints in its own process."""
     done = subprocess.run(
         [sys.executable, "-m", "qkv", *arguments], capture_output=True, encoding="utf-8", env=environment(address, home)
     )
@@ -93,7 +93,7 @@ def test_a_sharded_chat_model_is_fetched_and_generates_as_transformers_does(repo
         assert {f.name: f.read_bytes() for f in folder.iterdir()} == files
         requests.clear()
         assert str(folder) in call(address, tmp_path, "models", "get", name) and not requests, "it is here already"
-    # The hub is gone: what was fetched is all that is needed.
+    # Offline: the fetched files must suffice.
     theirs = transformers.AutoModelForCausalLM.from_pretrained(repositories["owner/sharded"])
     tokenizer = transformers.AutoTokenizer.from_pretrained(repositories["owner/sharded"])
     chat = tokenizer.apply_chat_template(
@@ -140,12 +140,12 @@ def test_failures_of_the_hub_are_reported_and_leave_nothing(repositories, tmp_pa
 
 def test_a_missing_network_is_reported(tmp_path):
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))  # taken, and nobody listens
+        free.bind(("127.0.0.1", 0))  # reserved, but nothing listens
         messages = ("the hub cannot be reached", "连不上 hub")
         _fails(f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path, "hf:owner/single", messages)
 
 
-# Both languages in one process, since most of the time goes to imports; and nobody waits between the library's retries.
+# Both languages in one process, since imports take most of the time; retries don't wait.
 SCRIPT = """
 import sys, time
 from qkv.cli import main

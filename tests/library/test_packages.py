@@ -1,4 +1,4 @@
-"""Packages without pip and npm: found in an index, verified, resumed; every failure is a sentence. Loopback servers only."""
+"""Packages without pip and npm: located in an index, verified, resumed; failures are explained. Loopback servers only."""
 
 import errno
 import hashlib
@@ -173,8 +173,8 @@ WEB = {PAGE: html(), f"/files/{WHEEL}": ARCHIVE}
         ({**WEB, f"/files/{WHEEL}": ARCHIVE * 3}, "wrong hash"),
         ({**WEB, f"/files/{WHEEL}": cut(ARCHIVE[:8])}, r"cannot be reached \(the connection was closed too early\)"),
         ({PAGE: cut(html())}, "the connection was closed too early"),
-        ({PAGE: failing(9, 429, b"")}, "asks for fewer requests; try again in some minutes"),
-        ({PAGE: failing(9, 503, b"")}, r"has a fault \(HTTP 503\); try again in some minutes"),
+        ({PAGE: failing(9, 429, b"")}, "received too many requests; try again in a few minutes"),
+        ({PAGE: failing(9, 503, b"")}, r"reported a server error \(HTTP 503\); try again in a few minutes"),
         ({PAGE: failing(1, 403, b"")}, r"refuses access \(HTTP 403\); put a user name and a password"),
         ({PAGE: failing(1, 418, b"")}, "responded with HTTP 418"),
         (

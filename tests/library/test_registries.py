@@ -1,4 +1,4 @@
-"""The settings of pip, uv and npm: where they are, which wins, and that neither program is needed."""
+"""The settings of pip, uv and npm: their files, their precedence, and that none of the programs is needed."""
 
 import base64
 import os
@@ -55,7 +55,7 @@ def test_the_public_index_is_that_of_pip(monkeypatch, tmp_path):
     assert default_python_index() == PyPI.simple_url, "of the pip that comes with Python"
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.setattr(sysconfig, "get_config_var", lambda name: str(tmp_path))
-    with pytest.raises(Problem, match=r"no package index is known here.*UV_DEFAULT_INDEX"):
+    with pytest.raises(Problem, match=r"no package index is configured.*UV_DEFAULT_INDEX"):
         default_python_index()
 
 
@@ -64,8 +64,8 @@ def test_the_public_index_is_that_of_pip(monkeypatch, tmp_path):
     ("script", "sentence"),
     [
         ("echo https://from.npm/", None),
-        ("echo undefined", "npm stated no registry"),
-        ("exit 1", "npm stated no registry"),
+        ("echo undefined", "npm returned no registry"),
+        ("exit 1", "npm returned no registry"),
         (None, "npm is not installed"),
     ],
 )

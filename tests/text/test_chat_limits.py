@@ -1,4 +1,4 @@
-"""A chat template is a stranger's program: it may take neither all memory nor for ever, whatever it does."""
+"""Chat templates are untrusted programs: whatever they do, their memory and time are limited."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def render(template, content="Hi"):
         "{{ messages|tojson(indent=900000000) }}",
         BIG + "{% for i in range(100000) %}{{ big }}{% endfor %}",
         BIG + "{% set n = namespace(l=[]) %}{% for i in range(1000) %}{% set n.l = n.l + [big|upper] %}{% endfor %}",
-        # What runs in C for ever, without passing a line of Python.
+        # Runs in C for ever, without returning to Python.
         "{{ 5|round(-99999999) }}",
         "{{ 5|round(99999999, 'ceil') }}",
         "{{ 10 ** (10 ** 10) }}",
@@ -67,7 +67,7 @@ def test_a_template_that_makes_too_much_is_stopped(template, monkeypatch):
         render(template)
     assert "chat template" in str(raised.value)
     monkeypatch.undo()
-    assert render("{{ messages[0].content }}") == "Hi", "the next chat is none the worse"
+    assert render("{{ messages[0].content }}") == "Hi", "the next chat works"
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000  # kB
 
 
@@ -128,7 +128,7 @@ def test_threads_and_forked_children_can_render():
 
 
 def start_template_process():
-    """The process that runs templates, and the end of its lifeline that keeps it alive."""
+    """Return the process that renders templates, and the end of its lifeline that keeps it alive."""
     read, write = os.pipe()
     command = [sys.executable, "-P", template_process.__file__, str(read)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[read])

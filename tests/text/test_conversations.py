@@ -1,4 +1,4 @@
-"""Chats to learn from: exactly the answers count, whatever the template, and a bad line is named."""
+"""Chats for training: exactly the answers are learned, whatever the template, and errors name the line."""
 
 import json
 
@@ -14,7 +14,7 @@ CHATML = (
     "{% for m in messages %}<{{ m.role }}>\n{{ m.content }}{{ eos_token }}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant>\n{% endif %}"
 )
-# Thoughts of earlier turns are left out once another turn follows, as some models' templates do.
+# Removes the thoughts of earlier turns once another turn follows, as templates of some models do.
 FORGETFUL = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content if loop.last else m.content.split('|')[-1] }}{{ eos_token }}"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -35,7 +35,7 @@ def chat_tokenizer(template=CHATML):
 
 
 def answer_texts(tokenizer, row):
-    """What counts, as runs of text."""
+    """Return the texts of the runs of learned tokens."""
     runs, last = [], -2
     for at, (token, counts) in enumerate(zip(row.ids, row.is_answer, strict=True)):
         if counts:

@@ -1,4 +1,4 @@
-"""Reading: every file whole and in order, the split by text, and errors that say what to do."""
+"""Reading a corpus: all files in order, the split, and errors that say what to do."""
 
 import codecs
 from itertools import pairwise
@@ -15,7 +15,7 @@ from qkv.text.corpus import pieces
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of a few bytes, so that small texts cross many of their borders."""
+    """Use blocks of 16 bytes, so that small texts span many blocks."""
     monkeypatch.setattr(corpus_module, "BLOCK", 16)
 
 

@@ -1,4 +1,4 @@
-"""Batches: pure functions of (seed, step), windows of the text, the right error when it is too short."""
+"""Batches: pure functions of (seed, step), windows of the text, and the error for a text that is too short."""
 
 import numpy as np
 import pytest

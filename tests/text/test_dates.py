@@ -1,4 +1,4 @@
-"""Dates: every form says the day it is, and days for testing are never trained on."""
+"""Dates: every form names its day, and unseen days are never trained on."""
 
 import re
 from datetime import date

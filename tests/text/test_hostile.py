@@ -1,4 +1,4 @@
-"""Tokenizer files that would end the process or be silently misread: each gets a sentence."""
+"""Tokenizer files that would crash the process or be misread silently: each raises a Problem."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ def unigram(vocab):
 
 
 def test_a_token_of_a_million_letters_is_refused_wherever_it_stands(folder, tmp_path):
-    """The library keeps a node per letter and dies when it takes the chain apart, so nothing of it may be made."""
+    """The library keeps a node per letter and crashes when it frees the chain, so it must not be built."""
     pieces = Pieces([("<unk>", 0.0, 2), (LONG, -1.0, 1)])
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "tokenizer.json").write_text(json.dumps(unigram([["<unk>", 0.0], [LONG, -1.0]])))
@@ -92,7 +92,7 @@ def test_files_without_valid_tokens_are_refused(name, values, message, folder, c
 
 
 def test_a_panic_of_the_library_becomes_a_problem(folder, monkeypatch):
-    """It is no Exception, so that whoever catches those lets it pass."""
+    """A panic is not an Exception, so `except Exception` does not catch it."""
 
     class PanicException(BaseException):
         pass
@@ -115,7 +115,7 @@ def test_blanks_without_end_are_refused(tmp_path):
 
 
 def test_a_map_of_characters_is_read_as_strictly_as_the_library_does(folder):
-    """Python's base64 passes over what is none, and the library panics at it."""
+    """Python's base64 ignores invalid characters, and the library panics."""
     change(
         folder / "tokenizer.json",
         normalizer={"type": "Precompiled", "precompiled_charsmap": base64.b64encode(bytes(8)).decode()[:-1]},
@@ -126,7 +126,7 @@ def test_a_map_of_characters_is_read_as_strictly_as_the_library_does(folder):
 
 @pytest.mark.parametrize("kind", ["WordPiece", "WordLevel", "BPE"])
 def test_a_vocabulary_without_its_own_unknown_token_is_refused(kind, tmp_path):
-    """It would cut the texts whose words it knows, and fail at the others."""
+    """It would encode known words and fail on others."""
     model = {"type": kind, "unk_token": "[UNK]", "vocab": {"the": 0, "t": 1}}
     model |= {"merges": []} if kind == "BPE" else {}
     model |= {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100} if kind == "WordPiece" else {}

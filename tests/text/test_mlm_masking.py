@@ -1,4 +1,4 @@
-"""Masked words: 80/10/10, labels only where something is hidden, special tokens left alone."""
+"""Masked language modelling: 80/10/10, labels only for hidden tokens, special tokens unchanged."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Sentence pairs: each once an epoch, next to its equals in length, and files whose faults are named."""
+"""Sentence pairs: each once per epoch, in batches of similar length; errors in files are named."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TOKENIZER = Bytes.make(special=SPECIAL)
 
 
 def numbered(count):
-    """Pairs that one can tell apart, of many lengths."""
+    """Return distinct pairs of many lengths."""
     return [(f"{i:04d}" + "x" * (i * 7 % 31), "好" * (i * 7 % 31 // 3)) for i in range(count)]
 
 
@@ -118,7 +118,7 @@ def test_reading(tmp_path):
     [
         (
             "Hi\t你好\n\nThanks\n",
-            r"line 3 of .*bad\.tsv has no target column: column 2 is wanted, 1 is there \('Thanks'\)",
+            r"line 3 of .*bad\.tsv has no target column: column 2 is missing, 1 is there \('Thanks'\)",
         ),
         ("Hi,你好\n", "no TAB, only other separators; write source TAB target"),
         ("Hi\t你好\nBye\t \n", "line 2 of .* has an empty target"),

@@ -1,4 +1,4 @@
-"""A picture becomes 128 signs whatever its size, colours and place, and what is none is told."""
+"""A picture becomes 128 signs whatever its size, colours and position; other files are refused."""
 
 import struct
 import zlib

@@ -1,4 +1,4 @@
-"""Why a file was refused, in both languages: what another library said itself is quoted, all else is Chinese."""
+"""The reasons for refusing a file in Chinese: only quotations of other libraries are English."""
 
 import json
 import re
@@ -51,7 +51,7 @@ BROKEN = {
 
 
 def chinese(problem, file):
-    """What is left of the Chinese sentence without the file's name, quotations and names of things."""
+    """Return the Chinese sentence without the file's name, quotations and proper names."""
     sentence = problem.say("zh").replace(str(file), "")
     assert re.search("[一-鿿]", sentence)
     return re.sub(f"“.*?”|{NAMES}", "", sentence)

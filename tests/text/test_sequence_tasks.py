@@ -1,4 +1,4 @@
-"""Copy, reverse, repeat: the answer is what the task says, and labels stand only where it can be known."""
+"""Copy, reverse, repeat: the right answers, and labels only for predictable tokens."""
 
 import numpy as np
 import pytest

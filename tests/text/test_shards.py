@@ -1,4 +1,4 @@
-"""Preparing: the shards hold exactly the corpus, whatever its size, and a kill costs nothing."""
+"""Preparing shards: they hold exactly the corpus, whatever its size, also after a kill."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""What every tokenizer promises: any text comes back, files are read by others, special tokens stay special."""
+"""Laws of all tokenizers: texts round-trip, `transformers` reads the files, plain text has no special tokens."""
 
 import numpy as np
 import pytest
@@ -112,7 +112,7 @@ def saved_before(tokens: Tokenizer, folder, mask: str = "[MASK]") -> Tokenizer:
 @pytest.mark.parametrize("saved", ["today", "before"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_mask_written_in_place_of_a_word_is_that_words_token(kind, saved, tmp_path):
-    """Whoever hides a word leaves the blank before it where it is."""
+    """People who mask a word keep the space before it."""
     tokens = TOKENIZERS[kind] if saved == "today" else saved_before(TOKENIZERS[kind], tmp_path)
     text = "It is the east, and it is the sun."
     ids = tokens.encode(text)

@@ -1,4 +1,4 @@
-"""Learning a tokenizer: the same text gives the same one, and the choice of kind says why."""
+"""Learning a tokenizer: deterministic, and the choice of the kind has a reason."""
 
 import random
 

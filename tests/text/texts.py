@@ -1,4 +1,4 @@
-"""A thousand texts in more than twenty scripts, the same every time: what tokenizers are held equal on."""
+"""A thousand fixed texts in more than twenty scripts, on which tokenizers are compared."""
 
 import random
 

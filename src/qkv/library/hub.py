@@ -40,7 +40,7 @@ FAILURES = {
     "401 403": _("the hub refused access to {name} ({why}): log in again with  hf auth login"),
     "429 5xx": _("the hub can't serve {name} at the moment ({why}): try again in a few minutes"),
     "RemoteProtocolError ReadError ReadTimeout IncompleteRead": _(
-        "the connection broke while {name} was being fetched ({why}): what had arrived was thrown away; run  qkv models "
+        "the connection broke while {name} was being fetched ({why}): the partial download was removed; run  qkv models "
         "get {name}  again"
     ),
     "OfflineModeIsEnabled TransportError ConnectTimeout ConnectionError TimeoutError": _(
@@ -208,7 +208,7 @@ def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
         kind, expected = "git sha1", getattr(stated, "blob_id", None)
     if not expected:
         raise Problem(
-            "the hub lists no hash of {file} of {name}, so that what arrived can't be compared with it: it was not used",
+            "the hub lists no hash of {file} of {name}, so the download can't be verified: it was not used",
             name=repository.name,
             file=file.name,
         )

@@ -73,7 +73,7 @@ def default_python_index() -> str:
         if match := re.search(r'PackageIndex\(\s*"(https://[^"]+)"', source):
             return match[1].rstrip("/") + "/simple"
     raise Problem(
-        "no package index is known here: this Python came without pip, and neither pip nor uv is set to one. Set "
+        "no package index is configured: this Python has no pip, and the settings of pip and uv name none. Set "
         "UV_DEFAULT_INDEX or PIP_INDEX_URL to the address of an index and try again"
     )
 
@@ -93,17 +93,17 @@ def default_npm_registry() -> str:
     npm = shutil.which("npm")
     if npm is None:
         raise Problem(
-            "no npm registry is known here: npm is not installed and not set to one. Install Node.js, which brings npm, or "
-            "set NPM_CONFIG_REGISTRY to the address of a registry, and try again"
+            "no npm registry is configured and npm is not installed: install Node.js, which includes npm, or set "
+            "NPM_CONFIG_REGISTRY to the address of a registry, and try again"
         )
     try:
         stated = subprocess.run(
             [npm, "config", "get", "registry"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60
         ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Problem("npm could not be asked for its registry: {why}", why=quoted(error)) from None
+        raise Problem("npm could not be run to find its registry: {why}", why=quoted(error)) from None
     if not stated.startswith(("http://", "https://")):
-        raise Problem("npm stated no registry: set NPM_CONFIG_REGISTRY to the address of one and try again")
+        raise Problem("npm returned no registry: set NPM_CONFIG_REGISTRY to the address of one and try again")
     return stated
 
 

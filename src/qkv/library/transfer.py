@@ -308,7 +308,7 @@ def _refusal(url: str, status: int, proxy: str) -> Message:
     if status == 407:
         return _proxy_refusal(proxy, Message("HTTP {status}", status=status))
     if status == 429:
-        return Message("{host} asks for fewer requests; try again in some minutes", host=host)
+        return Message("{host} received too many requests; try again in a few minutes", host=host)
     if status in (401, 403):
         return Message(
             "{host} refuses access (HTTP {status}); put a user name and a password into the address of the index or "
@@ -317,7 +317,9 @@ def _refusal(url: str, status: int, proxy: str) -> Message:
             status=status,
         )
     if status >= 500:
-        return Message("{host} has a fault (HTTP {status}); try again in some minutes", host=host, status=status)
+        return Message(
+            "{host} reported a server error (HTTP {status}); try again in a few minutes", host=host, status=status
+        )
     return Message("{host} responded with HTTP {status}", host=host, status=status)
 
 

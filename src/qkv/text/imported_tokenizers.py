@@ -146,7 +146,7 @@ def _numbered_by(cutter: Library, pieces: Pieces, vocabulary: list[str], model_f
         )
     if not all(isinstance(name, str) and name for name in vocabulary) or len(set(vocabulary)) != len(vocabulary):
         raise Problem(
-            "the vocabulary beside {file} has a name twice, or one that is no text: it is damaged; fetch or copy "
+            "the vocabulary beside {file} has duplicate names or names that are not text: it is damaged; fetch or copy "
             "it again",
             file=model_file,
         )

@@ -125,8 +125,8 @@ def _pair(line: str, columns: tuple[int, int], number: int, path: Path) -> Text:
             count = Message("1 is") if len(cells) == 1 else Message("{n} are", n=len(cells))
             details = {"there": count, "line": repr(line[:40]), "hint": hint}
             raise Problem(
-                "line {number} of {path} has no {name} column: column {column} is wanted, {there} there "
-                "({line}){hint}; write source TAB target",
+                "line {number} of {path} has no {name} column: column {column} is missing, {there} "
+                "there ({line}){hint}; write source TAB target",
                 **where,
                 name=name,
                 column=column + 1,

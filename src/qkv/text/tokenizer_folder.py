@@ -78,7 +78,7 @@ def _refuse_other_ids(file: Path, library: Library, ids: dict[str, int]) -> None
     for name, i in ids.items():
         if (actual := library.token_to_id(name)) != i:
             raise Problem(
-                "{name} should have id {i} and got {got} after {file}: the vocabulary is not the one of this model",
+                "{name} has id {i} in {file} but gets {got}: the vocabulary is not that of this model",
                 file=file,
                 name=name,
                 i=i,
@@ -129,8 +129,8 @@ def _from_parts(folder: Path, settings: "_TokenizerFiles") -> Tokenizer | None:
     if has_files("source.spm", "vocab.json"):
         if settings.get("separate_vocabs"):
             raise Problem(
-                "{file} says separate_vocabs: this translator has one vocabulary for what it reads and another for what it "
-                "says, and qkv has tokenizers with one",
+                "{file} sets separate_vocabs: this translator has two vocabularies, for the source and the target, which "
+                "qkv does not support",
                 file=folder / "tokenizer_config.json",
             )
         tokenizer = imported_tokenizers.from_sentencepiece(
