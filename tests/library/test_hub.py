@@ -107,7 +107,7 @@ def test_a_sharded_chat_model_is_fetched_and_generates_as_transformers_does(repo
         assert written == ("Hi" if verb == "generate" else "") + plain(expected) + "\n"
 
 
-def test_only_what_is_read_is_fetched(repositories, tmp_path):
+def test_only_files_that_are_read_are_fetched(repositories, tmp_path):
     with hub.serving(repositories) as (address, requests):
         call(address, tmp_path, "models", "get", "hf:owner/single", f"hf:owner/single@{hub.COMMIT}")
     for name in ("owner--single", f"owner--single@{hub.COMMIT}"):

@@ -85,7 +85,7 @@ def test_a_template_that_makes_too_much_is_stopped(template, monkeypatch):
         ("{{ [1,2,3,4,5,6,7,8,9,0,1,2,3,4,5,6,7,8]|length }}{{ (1, 2)[::-1] }}{{ none }}{{ absent }}", "18(2, 1)None"),
     ],
 )
-def test_what_templates_do_works_as_ever(template, text):
+def test_ordinary_templates_work(template, text):
     assert render(template) == text
 
 
@@ -100,7 +100,7 @@ def test_a_process_that_died_is_replaced():
     assert render("{{ 2 }}") == "2"
 
 
-def test_ctrl_c_leaves_no_answer_behind(monkeypatch):
+def test_ctrl_c_discards_the_pending_response(monkeypatch):
     monkeypatch.setattr(chat_templates, "SECONDS", 60.0)
     assert render("{{ 1 }}") == "1"
     alarm = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
@@ -156,7 +156,7 @@ def test_a_template_in_c_code_ends(how):
     process.communicate()
 
 
-def test_data_on_stdin_ends_no_template():
+def test_data_on_stdin_does_not_end_a_template():
     """A write sends its signal after the reader can see the data: requests and the lifeline need a pipe each."""
     process, lifeline = start_template_process()
     send(process, "{% for i in range(30) %}{% for j in range(90000) %}{% endfor %}{% endfor %}a")  # half a second

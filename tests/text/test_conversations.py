@@ -128,7 +128,7 @@ def test_a_line_that_is_not_a_chat_is_named(wrong, tmp_path):
     ],
     ids=["open", "messages", "lists", "a deep value", "a number"],
 )
-def test_a_line_that_no_program_writes_is_named(line, tmp_path):
+def test_a_hostile_line_is_named(line, tmp_path):
     file = tmp_path / "chats.jsonl"
     file.write_text(as_jsonl([CHAT]) + line + "\n", encoding="utf-8")
     with pytest.raises(Problem, match=r"line 2 of .* is not a chat") as refusal:
@@ -137,13 +137,13 @@ def test_a_line_that_no_program_writes_is_named(line, tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_chats, read_labelled, read_pairs])
-def test_a_name_that_no_file_can_have_is_refused(read):
+def test_an_impossible_file_name_is_refused(read):
     with pytest.raises(Problem, match="there is no file") as refusal:
         read("x" * 1_000_000)
     assert len(str(refusal.value)) < 5000
 
 
-def test_what_is_read_is_what_was_written(tmp_path):
+def test_chats_round_trip(tmp_path):
     (tmp_path / "chats.jsonl").write_text(as_jsonl([CHAT, CHAT[:3]]), encoding="utf-8")
     assert read_chats(tmp_path / "chats.jsonl") == [CHAT, CHAT[:3]]
     (tmp_path / "bare.jsonl").write_text(json.dumps(CHAT), encoding="utf-8")

@@ -123,7 +123,7 @@ def test_a_long_line_is_cut_between_characters(text, tmp_path):
     assert 0 < len(validation.encode()) <= max(1, len(text.encode()) // 10)
 
 
-def test_validation_can_be_none_of_it_but_not_all(tmp_path):
+def test_validation_can_be_empty_but_not_all(tmp_path):
     corpus = Corpus.of(write(tmp_path, a="text"))
     assert corpus.cut(0) == corpus.end
     for share in (-0.1, 1, 1.5):

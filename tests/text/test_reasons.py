@@ -98,7 +98,7 @@ def test_reasons(name, tmp_path):
     assert not re.search("[A-Za-z]{3}", english), raised.value.say("zh")
 
 
-def test_weights_that_are_no_safetensors(tmp_path):
+def test_weights_that_are_not_safetensors(tmp_path):
     config = {
         "model_type": "llama",
         "hidden_size": 8,

@@ -88,7 +88,7 @@ def test_eos_is_between_documents_not_at_the_split(tmp_path, small_blocks):
     assert tokens.validation[0:10].tolist() == list(b"document 8")
 
 
-def test_the_index_can_be_read_by_eye_and_names_what_it_is_of(book, tmp_path):
+def test_the_index_is_readable_and_names_its_source(book, tmp_path):
     prepare(book, TOKENIZERS["bytes"], tmp_path / "out")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     assert index["complete"] and index["dtype"] == "uint16"

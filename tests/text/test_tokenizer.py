@@ -37,7 +37,7 @@ def test_any_unicode_text_round_trips(kind, text):
 
 
 @given(text=own_text | pasted)
-def test_characters_bring_back_their_own_alphabet(text):
+def test_characters_round_trip_their_alphabet(text):
     assert TOKENIZERS["characters"].decode(TOKENIZERS["characters"].encode(text)) == text
 
 

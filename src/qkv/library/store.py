@@ -173,7 +173,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
 
             archive = (fetch or download)(item.package, temporary, progress)
             _verify(archive, item.package.sha256, Message("the archive of {name}", name=name))
-            _take_out(item, archive, out)
+            _extract_files(item, archive, out)
         folder = _folder(item)
         folder.parent.mkdir(parents=True, exist_ok=True)
         if path(name) is None:  # unless another process was faster
@@ -185,7 +185,7 @@ def get(name: str, progress: Progress | None = None, fetch: Fetch | None = None,
     return here
 
 
-def _take_out(item: Item, archive: Path, out: Path) -> None:
+def _extract_files(item: Item, archive: Path, out: Path) -> None:
     """Extract the listed files of a verified archive, and verify each."""
     inner_archives: dict[Inner, Path] = {}
     for file in item.files:
