@@ -31,15 +31,15 @@ export function factorOf(scale, width) {
   return scale === "width" ? 1 / width : 1 / Math.sqrt(width);
 }
 
-/** @param {Given} given @param {boolean[][]} mask true = may attend @param {Scale} scale @returns {Stages} */
-export function stagesOf(given, mask, scale) {
-  const { x, scores: known } = given;
-  const source = given.memory ?? x;
-  const made = (/** @type {Table | undefined} */ from, /** @type {Table | undefined} */ w) => from && (w ? multiplied(from, w) : from);
-  const q = given.q ?? made(x, given.w_q),
-    k = given.k ?? made(source, given.w_k),
-    v = given.v ?? made(source, given.w_v);
-  const scores = known ?? multiplied(/** @type {Table} */ (q), transposed(/** @type {Table} */ (k)));
+/** @param {Given} inputs @param {boolean[][]} mask true = may attend @param {Scale} scale @returns {Stages} */
+export function stagesOf(inputs, mask, scale) {
+  const { x, scores: scoreTable } = inputs;
+  const source = inputs.memory ?? x;
+  const project = (/** @type {Table | undefined} */ from, /** @type {Table | undefined} */ w) => from && (w ? multiplied(from, w) : from);
+  const q = inputs.q ?? project(x, inputs.w_q),
+    k = inputs.k ?? project(source, inputs.w_k),
+    v = inputs.v ?? project(source, inputs.w_v);
+  const scores = scoreTable ?? multiplied(/** @type {Table} */ (q), transposed(/** @type {Table} */ (k)));
   const factor = factorOf(scale, q ? q[0].length : null);
   const scaled = scores.map((row) => row.map((score) => score * factor));
   const masked = scaled.map((row, i) => row.map((score, j) => (mask[i][j] ? score : -Infinity)));

@@ -21,21 +21,21 @@ export class Head {
   /** The largest weight that there may be, by size. */
   top = 1;
 
-  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
-  constructor(part, layer, item, head, given) {
+  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} tensors */
+  constructor(part, layer, item, head, tensors) {
     this.n = part.n;
     this.m = part.m;
     this.layer = layer;
     this.item = item;
     this.head = head;
     this.width = /** @type {Stored} */ (layer.q).shape[3];
-    this.q = this.own(given.q, layer.q);
-    this.k = this.own(given.k, layer.k);
+    this.q = this.own(tensors.q, layer.q);
+    this.k = this.own(tensors.k, layer.k);
     this.valueWidth = layer.v ? layer.v.shape[3] : 0;
-    this.v = given.v && this.own(given.v, layer.v);
-    this.bias = given.bias;
+    this.v = tensors.v && this.own(tensors.v, layer.v);
+    this.bias = tensors.bias;
     this.sink = layer.sinks ? layer.sinks[head] : null;
-    this.rules = layer.mask.map((rule, i) => ruleOf(rule, given.dense[i], this));
+    this.rules = layer.mask.map((rule, i) => ruleOf(rule, tensors.dense[i], this));
     this.simple = this.rules.every((rule) => !rule.allows);
   }
 
@@ -157,13 +157,13 @@ export class Head {
 
 /**
  * Row i of one table times row j of another. Four sums side by side: additions that don't wait for each other.
- * @param {Float32Array | Float64Array} one
+ * @param {Float32Array | Float64Array} first
  * @param {number} i
- * @param {Float32Array} other
+ * @param {Float32Array} second
  * @param {number} j
  * @param {number} width
  */
-export function product(one, i, other, j, width) {
+export function product(first, i, second, j, width) {
   let a = i * width,
     b = j * width,
     s = 0,
@@ -172,12 +172,12 @@ export function product(one, i, other, j, width) {
     v = 0;
   const end = a + width;
   for (; a + 3 < end; a += 4, b += 4) {
-    s += one[a] * other[b];
-    t += one[a + 1] * other[b + 1];
-    u += one[a + 2] * other[b + 2];
-    v += one[a + 3] * other[b + 3];
+    s += first[a] * second[b];
+    t += first[a + 1] * second[b + 1];
+    u += first[a + 2] * second[b + 2];
+    v += first[a + 3] * second[b + 3];
   }
-  for (; a < end; a++, b++) s += one[a] * other[b];
+  for (; a < end; a++, b++) s += first[a] * second[b];
   return s + t + (u + v);
 }
 
@@ -190,9 +190,9 @@ export function product(one, i, other, j, width) {
  */
 function ruleOf(rule, dense, { n, m, item, head }) {
   if (rule[0] === "band") {
-    const [, left, right] = rule;
+    const [, before, after] = rule;
     return {
-      reach: (i) => [left === null ? 0 : i + m - n - left, right === null ? m : i + m - n + right + 1],
+      reach: (i) => [before === null ? 0 : i + m - n - before, after === null ? m : i + m - n + after + 1],
       allows: null,
     };
   }

@@ -81,13 +81,13 @@ const HATCH = {
 const word = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
 /** @type {Map<string, Palette>} */
-const made = new Map();
+const palettes = new Map();
 
 /** @param {"light" | "dark"} theme @param {boolean} [signed] @returns {Palette} */
 export function palette(theme, signed = false) {
   const name = `${theme} ${signed}`;
-  let found = made.get(name);
-  if (found) return found;
+  let existing = palettes.get(name);
+  if (existing) return existing;
   const zero = signed ? 255 : 0;
   const full = new Uint32Array(zero + 256);
   for (let step = -zero; step < 256; step++) {
@@ -98,9 +98,9 @@ export function palette(theme, signed = false) {
     full[zero + step] = word(...rounded(mixed));
   }
   const { paper, line } = HATCH[theme];
-  found = { full, zero, hatchPaper: word(...paper), hatchLine: word(...line) };
-  made.set(name, found);
-  return found;
+  existing = { full, zero, hatchPaper: word(...paper), hatchLine: word(...line) };
+  palettes.set(name, existing);
+  return existing;
 }
 
 /** @param {number[]} colour @returns {[number, number, number]} */
@@ -110,8 +110,8 @@ const rounded = (colour) => [Math.round(colour[0]), Math.round(colour[1]), Math.
 export function level(weight, scale) {
   const size = Math.abs(weight);
   const share = scale === "root" ? Math.sqrt(size) : size;
-  const found = share >= 1 ? 255 : (share * 255 + 0.5) | 0;
-  return weight < 0 ? -found : found;
+  const index = share >= 1 ? 255 : (share * 255 + 0.5) | 0;
+  return weight < 0 ? -index : index;
 }
 
 /** A colour of a palette as a style, with the ink that stands out from it more: by 4.5 to 1 on any. @param {number} rgba */

@@ -10,9 +10,9 @@ export const readHeader = () =>
 /** The text of a block; while the file is still being read, its end is awaited. @param {string} id */
 async function block(id) {
   for (;;) {
-    const found = document.getElementById("qkv-" + id);
+    const element = document.getElementById("qkv-" + id);
     const complete = document.readyState !== "loading";
-    if (found && (complete || found.nextElementSibling)) return found.textContent ?? "";
+    if (element && (complete || element.nextElementSibling)) return element.textContent ?? "";
     if (complete) throw new Error(`this page carries no ${id}`);
     await new Promise((resolve) => setTimeout(resolve, 15));
   }
@@ -20,8 +20,8 @@ async function block(id) {
 
 /** @param {string} text */
 function fromBase64(text) {
-  const made = /** @type {any} */ (Uint8Array);
-  if (made.fromBase64) return /** @type {Uint8Array<ArrayBuffer>} */ (made.fromBase64(text));
+  const BytesClass = /** @type {any} */ (Uint8Array);
+  if (BytesClass.fromBase64) return /** @type {Uint8Array<ArrayBuffer>} */ (BytesClass.fromBase64(text));
   const characters = atob(text);
   const bytes = new Uint8Array(characters.length);
   for (let i = 0; i < bytes.length; i++) bytes[i] = characters.charCodeAt(i);
@@ -50,27 +50,27 @@ for (let bits = 0; bits < 65536; bits++) {
 }
 
 /** @type {Map<string, { made: Promise<Float32Array | Uint8Array>, size: number }>} */
-const kept = new Map();
+const cache = new Map();
 const KEEP = 40_000_000; // numbers, beyond which the tensors used longest ago are let go
 
 /** @param {Stored} stored @returns {Promise<any>} a Float32Array, or a Uint8Array where bytes are stored */
 export function tensor(stored) {
-  const found = kept.get(stored.id);
-  if (found) {
-    kept.delete(stored.id);
-    kept.set(stored.id, found);
-    return found.made;
+  const cached = cache.get(stored.id);
+  if (cached) {
+    cache.delete(stored.id);
+    cache.set(stored.id, cached);
+    return cached.made;
   }
   const size = stored.shape.reduce((a, b) => a * b, 1);
-  const made = bytesOf(stored.id).then((bytes) => unpack(bytes, stored.dtype));
-  kept.set(stored.id, { made, size });
-  let sum = [...kept.values()].reduce((all, one) => all + one.size, 0);
-  for (const [id, one] of kept) {
+  const promise = bytesOf(stored.id).then((bytes) => unpack(bytes, stored.dtype));
+  cache.set(stored.id, { made: promise, size });
+  let sum = [...cache.values()].reduce((all, entry) => all + entry.size, 0);
+  for (const [id, entry] of cache) {
     if (sum <= KEEP || id === stored.id) break;
-    kept.delete(id);
-    sum -= one.size;
+    cache.delete(id);
+    sum -= entry.size;
   }
-  return made;
+  return promise;
 }
 
 /** @param {Uint8Array} bytes @param {string} dtype */

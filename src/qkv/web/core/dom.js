@@ -18,12 +18,12 @@ export const plainText = (text) => text.replace(UNSAFE, (sign) => `\\u${sign.cha
  * @returns {HTMLElement}
  */
 export function h(tag, props = {}, ...children) {
-  const made = document.createElement(tag);
-  setProps(made, props);
+  const element = document.createElement(tag);
+  setProps(element, props);
   for (const child of children)
     if (child !== null && child !== undefined && child !== false)
-      made.append(String(child) === child ? plainText(child) : asNode(child));
-  return made;
+      element.append(String(child) === child ? plainText(child) : asNode(child));
+  return element;
 }
 
 /**
@@ -32,9 +32,9 @@ export function h(tag, props = {}, ...children) {
  * @param {Record<string, any>} [props]
  */
 export function svg(tag, props = {}) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  setProps(made, props);
-  return made;
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  setProps(element, props);
+  return element;
 }
 
 /** Attributes that people read or hear. */
@@ -75,13 +75,13 @@ export const hole = (name) => `\u0001${name}\u0001`;
  * Two or more choices side by side, one of them pressed; arrow keys move between them.
  * @param {string} label
  * @param {[string, string][]} choices value and text
- * @param {string} chosen
+ * @param {string} current
  * @param {(value: string) => void} choose
  */
-export function choice(label, choices, chosen, choose) {
+export function choice(label, choices, current, choose) {
   const group = h("div", { class: "choice", role: "radiogroup", "aria-label": label });
   for (const [value, text] of choices) {
-    const on = value === chosen;
+    const on = value === current;
     group.append(
       h(
         "button",
@@ -101,7 +101,7 @@ export function choice(label, choices, chosen, choose) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    const at = choices.findIndex(([value]) => value === chosen);
+    const at = choices.findIndex(([value]) => value === current);
     const next = choices[(at + step + choices.length) % choices.length][0];
     choose(next);
     // Drawn anew at once, `refill` has kept the focus; else it moves on here.
@@ -160,12 +160,12 @@ export function exactly(w, error) {
 export function weight(w, error = 0) {
   if (w === 0) return "0";
   const size = Math.abs(w),
-    known = decimals(error, error > 0 && error < 1e-6 ? 12 : 4); // a mixer's weights may all be small
-  if (size < 10 ** -known / 2) return faint(w, known);
+    exactDigits = decimals(error, error > 0 && error < 1e-6 ? 12 : 4); // a mixer's weights may all be small
+  if (size < 10 ** -exactDigits / 2) return faint(w, exactDigits);
   const first = -Math.floor(Math.log10(size)); // the decimal place of the first digit that isn't 0
-  const usual = Math.min(known, size >= 0.1 ? 2 : 1 + first);
+  const usual = Math.min(exactDigits, size >= 0.1 ? 2 : 1 + first);
   const fewer = Array.from({ length: Math.max(0, usual - Math.max(0, first)) }, (_, i) => usual - 1 - i);
-  const digits = [usual, Math.min(known, usual + 1), ...fewer].find((count) => fixed(w - error, count) === fixed(w + error, count));
+  const digits = [usual, Math.min(exactDigits, usual + 1), ...fewer].find((count) => fixed(w - error, count) === fixed(w + error, count));
   return digits === undefined ? `≈${fixed(w, usual)}` : fixed(w, digits);
 }
 
@@ -218,15 +218,15 @@ export function closing(menu, opened, close, button) {
   document.addEventListener("pointerdown", (event) => menu.isConnected && opened() && !event.composedPath().includes(menu) && close());
 }
 
-let given = 0;
+let idCount = 0;
 /** An id that no other element has. @param {string} name */
-export const unique = (name) => `qkv-${name}-${++given}`;
+export const unique = (name) => `qkv-${name}-${++idCount}`;
 
 /** Say something to who listens instead of looking. @param {string} sentence */
 export function announce(sentence) {
-  const place = document.getElementById("qkv-live") ?? h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
-  if (!place.isConnected) document.body.append(place);
-  place.textContent = plainText(sentence);
+  const live = document.getElementById("qkv-live") ?? h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
+  if (!live.isConnected) document.body.append(live);
+  live.textContent = plainText(sentence);
 }
 
 /** Why something isn't shown, as a sentence. @param {string} lang @param {any} error one that a source refuses with says it in every language */

@@ -11,11 +11,11 @@ import { Mixer } from "./mixer.js";
  * @param {Layer} layer its shapes are those of the tensors given
  * @param {number} item
  * @param {number} head
- * @param {Given} given
+ * @param {Given} tensors
  * @param {number} [top] of a mixer's head: its largest weight by size
  */
-export function headOf(part, layer, item, head, given, top) {
-  const made = new (part.signed ? Mixer : Head)(part, layer, item, head, given);
-  made.top = top || 1;
-  return made;
+export function headOf(part, layer, item, head, tensors, top) {
+  const instance = new (part.signed ? Mixer : Head)(part, layer, item, head, tensors);
+  instance.top = top || 1;
+  return instance;
 }

@@ -26,16 +26,16 @@ import { Head, product } from "./attention.js";
  * @property {Float64Array | null} output Σ weight · v
  */
 
-const GONE = -150; // a logarithm of what no float32 holds, whatever q·k it is multiplied by
-const NOTHING = 1e-45; // the least that a float32 holds
-const OFTEN = 32; // tokens after which it is asked whether there is anything left
+const NEGLIGIBLE_LOG = -150; // a logarithm of what no float32 holds, whatever q·k it is multiplied by
+const SMALLEST_FLOAT32 = 1e-45; // the least that a float32 holds
+const CHECK_EVERY = 32; // tokens after which it is asked whether there is anything left
 
 export class Mixer extends Head {
-  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} given */
-  constructor(part, layer, item, head, given) {
-    super(part, layer, item, head, given);
-    this.decay = this.own(/** @type {Float32Array} */ (given.decay), layer.decay ?? null); // log γ
-    this.write = given.write && this.own(given.write, layer.write ?? null); // β
+  /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} tensors */
+  constructor(part, layer, item, head, tensors) {
+    super(part, layer, item, head, tensors);
+    this.decay = this.own(/** @type {Float32Array} */ (tensors.decay), layer.decay ?? null); // log γ
+    this.write = tensors.write && this.own(tensors.write, layer.write ?? null); // β
   }
 
   /**
@@ -56,21 +56,21 @@ export class Mixer extends Head {
 
   /** Everything that was written is still there, less what decayed. @param {number} i @param {number} low @param {Float32Array} weights */
   added(i, low, weights) {
-    for (let j = i, left = 0; j >= low && left > GONE; left += this.decay[j--])
-      weights[j] = this.dot(i, j) * this.layer.scale * Math.exp(left);
+    for (let j = i, logDecay = 0; j >= low && logDecay > NEGLIGIBLE_LOG; logDecay += this.decay[j--])
+      weights[j] = this.dot(i, j) * this.layer.scale * Math.exp(logDecay);
   }
 
   /** … and less what later writes took out. @param {number} i @param {number} low @param {Float32Array} weights */
   corrected(i, low, weights) {
     const { k, width, decay } = this;
     const write = /** @type {Float32Array} */ (this.write);
-    const asked = Float64Array.from(this.q.subarray(i * width, (i + 1) * width), (x) => x * this.layer.scale);
+    const query = Float64Array.from(this.q.subarray(i * width, (i + 1) * width), (x) => x * this.layer.scale);
     for (let j = i; j >= low; j--) {
-      const found = write[j] * product(asked, 0, k, j, width),
+      const read = write[j] * product(query, 0, k, j, width),
         gamma = Math.exp(decay[j]);
-      weights[j] = found;
-      for (let d = 0, at = j * width; d < width; d++) asked[d] = gamma * (asked[d] - found * k[at + d]);
-      if ((i - j) % OFTEN === 0 && asked.every((x) => Math.abs(x) < NOTHING)) return;
+      weights[j] = read;
+      for (let d = 0, at = j * width; d < width; d++) query[d] = gamma * (query[d] - read * k[at + d]);
+      if ((i - j) % CHECK_EVERY === 0 && query.every((x) => Math.abs(x) < SMALLEST_FLOAT32)) return;
     }
   }
 
@@ -81,18 +81,18 @@ export class Mixer extends Head {
     const each = (/** @type {(j: number) => number} */ make) => Float64Array.from({ length: this.m }, (_, j) => make(j));
     const dots = each((j) => this.dot(i, j));
     const scaled = dots.map((dot) => dot * scale);
-    const left = this.left(i);
-    const before = each((j) => (seen[j] ? scaled[j] * left[j] * (this.write ? this.write[j] : 1) : 0));
+    const decays = this.left(i);
+    const before = each((j) => (seen[j] ? scaled[j] * decays[j] * (this.write ? this.write[j] : 1) : 0));
     const removed = this.write && each((j) => (j === i ? 0 : weights[j] - before[j]));
-    return { dots, scaled, left, write: this.write, before, removed, weights, seen, output: this.output(weights) };
+    return { dots, scaled, left: decays, write: this.write, before, removed, weights, seen, output: this.output(weights) };
   }
 
   /** How much of what each token wrote the decays leave at token i. @param {number} i */
   left(i) {
-    const made = new Float64Array(this.m);
+    const decays = new Float64Array(this.m);
     const [low] = this.reach(i);
-    for (let j = i, sum = 0; j >= low; sum += this.decay[j--]) made[j] = Math.exp(sum);
-    return made;
+    for (let j = i, sum = 0; j >= low; sum += this.decay[j--]) decays[j] = Math.exp(sum);
+    return decays;
   }
 
   /**
@@ -102,12 +102,12 @@ export class Mixer extends Head {
    * @param {Float32Array} weights of row i
    */
   taken(i, j, weights) {
-    const made = new Float64Array(this.m);
+    const removed = new Float64Array(this.m);
     const write = /** @type {Float32Array} */ (this.write);
     for (let t = j + 1, sum = 0; t <= i; t++) {
       sum += this.decay[t];
-      made[t] = weights[t] * write[j] * Math.exp(sum) * product(this.k, t, this.k, j, this.width);
+      removed[t] = weights[t] * write[j] * Math.exp(sum) * product(this.k, t, this.k, j, this.width);
     }
-    return made;
+    return removed;
   }
 }

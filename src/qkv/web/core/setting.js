@@ -12,12 +12,12 @@ export const framed = window.parent !== window;
 /** What an address asks for, of language and light. @param {URLSearchParams} address @returns {Partial<Chosen>} */
 export function lightAndLanguage(address) {
   /** @type {Partial<Chosen>} */
-  const asked = {};
+  const choices = {};
   const lang = address.get("lang"),
     theme = address.get("theme");
-  if (lang !== null && LANGUAGES.includes(lang)) asked.lang = lang;
-  if (theme === "light" || theme === "dark") asked.theme = theme;
-  return asked;
+  if (lang !== null && LANGUAGES.includes(lang)) choices.lang = lang;
+  if (theme === "light" || theme === "dark") choices.theme = theme;
+  return choices;
 }
 
 /** The address after its #. */
@@ -30,26 +30,26 @@ export const address = () => new URLSearchParams(location.hash.slice(1));
  */
 export function settle(lang) {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const spoken = (lang ?? navigator.language).toLowerCase();
+  const preferred = (lang ?? navigator.language).toLowerCase();
   const light = () => /** @type {"light" | "dark"} */ (dark.matches ? "dark" : "light");
-  const own = { lang: LANGUAGES.find((name) => spoken.startsWith(name)) ?? "en", theme: light() };
-  const asked = lightAndLanguage(address());
-  let told = asked.theme !== undefined;
-  state.set({ ...own, ...asked });
-  dress();
+  const own = { lang: LANGUAGES.find((name) => preferred.startsWith(name)) ?? "en", theme: light() };
+  const choices = lightAndLanguage(address());
+  let themeIsSet = choices.theme !== undefined;
+  state.set({ ...own, ...choices });
+  applyState();
   // First of all listeners: elements that draw with the theme's colours must find it set. (Also the same value, said again,
   // has the browser look at the style of everything.)
-  state.listen((changed) => (changed.has("theme") || changed.has("lang")) && dress());
+  state.listen((changed) => (changed.has("theme") || changed.has("lang")) && applyState());
   addEventListener("hashchange", () => {
     const { theme, ...more } = lightAndLanguage(address());
-    told ||= theme !== undefined;
+    themeIsSet ||= theme !== undefined;
     state.set(theme ? { theme, ...more } : more);
   });
-  dark.addEventListener("change", () => told || state.set({ theme: light() }));
+  dark.addEventListener("change", () => themeIsSet || state.set({ theme: light() }));
   if (framed) {
     addEventListener("message", ({ source, data }) => {
       if (source !== window.parent || data?.qkv !== "theme" || !["light", "dark"].includes(data.theme)) return;
-      told = true;
+      themeIsSet = true;
       state.set({ theme: data.theme });
     });
     new ResizeObserver(() => {
@@ -60,7 +60,7 @@ export function settle(lang) {
   return own;
 }
 
-function dress() {
+function applyState() {
   document.documentElement.dataset.theme = state.now.theme;
   document.documentElement.lang = state.now.lang === "zh" ? "zh-CN" : state.now.lang;
 }

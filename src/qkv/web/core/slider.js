@@ -11,7 +11,7 @@ import { h } from "./dom.js";
  * @param {(value: number) => void} slide
  */
 export function slider(name, label, most, value, write, slide) {
-  const shown = h("output", {}, write(value));
+  const output = h("output", {}, write(value));
   const input = h("input", {
     type: "range",
     min: 0,
@@ -23,9 +23,9 @@ export function slider(name, label, most, value, write, slide) {
     oninput: (/** @type {Event} */ event) => move(Number(/** @type {HTMLInputElement} */ (event.target).value)),
   });
   const move = (/** @type {number} */ next) => {
-    shown.textContent = write(next);
+    output.textContent = write(next);
     input.setAttribute("aria-valuetext", write(next));
     slide(next);
   };
-  return h("label", { class: "slider" }, h("span", {}, name), input, shown);
+  return h("label", { class: "slider" }, h("span", {}, name), input, output);
 }

@@ -106,18 +106,18 @@ export class Embedded {
 
   /** @param {Part} part @param {number} layer @param {number} item @param {number} head */
   async head(part, layer, item, head) {
-    const told = part.layers[layer];
-    if (!told.q || !told.k) return null;
+    const info = part.layers[layer];
+    if (!info.q || !info.k) return null;
     const [q, k, v, bias, decay, write, ...dense] = await Promise.all([
-      tensor(told.q),
-      tensor(told.k),
-      told.v && tensor(told.v),
-      told.bias && tensor(told.bias.table),
-      told.decay ? tensor(told.decay) : null,
-      told.write ? tensor(told.write) : null,
-      ...told.mask.map((rule) => (rule[0] === "dense" ? tensor(rule[1]) : null)),
+      tensor(info.q),
+      tensor(info.k),
+      info.v && tensor(info.v),
+      info.bias && tensor(info.bias.table),
+      info.decay ? tensor(info.decay) : null,
+      info.write ? tensor(info.write) : null,
+      ...info.mask.map((rule) => (rule[0] === "dense" ? tensor(rule[1]) : null)),
     ]);
-    return headOf(part, told, item, head, { q, k, v, bias, decay, write, dense }, part.tops?.[layer]?.[item]?.[head]);
+    return headOf(part, info, item, head, { q, k, v, bias, decay, write, dense }, part.tops?.[layer]?.[item]?.[head]);
   }
 
   /**
@@ -126,19 +126,19 @@ export class Embedded {
    * @param {number} item
    * @param {number} query
    * @param {number} key
-   * @param {() => boolean} wanted
+   * @param {() => boolean} isWanted
    */
-  async linking(part, item, query, key, wanted) {
+  async linking(part, item, query, key, isWanted) {
     /** @type {[number, number, number][]} */
-    const found = [];
+    const links = [];
     for (let layer = 0; layer < part.layers.length; layer++) {
       for (let head = 0; head < part.layers[layer].heads; head++) {
-        const one = await this.head(part, layer, item, head);
-        if (one) found.push([layer, head, one.row(query).weights[key]]);
+        const instance = await this.head(part, layer, item, head);
+        if (instance) links.push([layer, head, instance.row(query).weights[key]]);
       }
       await breathe();
-      if (!wanted()) return null;
+      if (!isWanted()) return null;
     }
-    return found.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2]));
+    return links.sort((a, b) => Math.abs(b[2]) - Math.abs(a[2]));
   }
 }

@@ -28,29 +28,29 @@ let tokenLists = [];
 /**
  * Show what a source has, at any time. What is chosen stays where it still makes sense; who listens for "shown" draws anew.
  * @param {Source} next
- * @param {Partial<Chosen>} [chosen] to be chosen at once with it
+ * @param {Partial<Chosen>} [changes] to be chosen at once with it
  */
-export function show(next, chosen = {}) {
+export function show(next, changes = {}) {
   source = next;
   header = next.header;
   tokenLists = next.tokens;
   units.clear();
-  opened.clear();
+  recentViews.clear();
   for (const list of tokenLists) {
     const tokens = tokenUnits(list);
     const characters = list.characters ? groupUnits(list, list.characters) : tokens;
     units.set(list, { tokens, characters, words: groupUnits(list, list.words) });
   }
-  const now = { ...state.now, ...chosen };
+  const now = { ...state.now, ...changes };
   view(now).catch(() => {}); // asked for before anything is built, so that it is here when the map is; who draws it is told
-  state.set({ ...chosen, ...fitting(now), shown: state.now.shown + 1 });
+  state.set({ ...changes, ...fitting(now), shown: state.now.shown + 1 });
 }
 
 /** What of a choice there is here, and the nearest to what there isn't. @param {Chosen} now @returns {Partial<Chosen>} */
 export function fitting(now) {
   const part = header.parts.find(({ name }) => name === now.part);
   if (!part) return header.first;
-  const least = (/** @type {number} */ place, /** @type {number} */ size) => Math.max(0, Math.min(place, size - 1));
+  const least = (/** @type {number} */ index, /** @type {number} */ size) => Math.max(0, Math.min(index, size - 1));
   const layer = least(now.layer, part.layers.length);
   return {
     item: least(now.item, part.queries.length),
@@ -99,18 +99,18 @@ export function axes(part, item, unit) {
 /** Are there characters of several tokens in any text? */
 export const bytewise = () => tokenLists.some((list) => list.characters);
 
-/** The label of a token of the chosen part and item. @param {"query" | "key"} side @param {number} place */
-export function label(side, place, part = partOf(state.now.part), item = state.now.item) {
-  return axes(part, item, "tokens")[side === "query" ? 0 : 1][place]?.label ?? "";
+/** The label of a token of the chosen part and item. @param {"query" | "key"} side @param {number} index */
+export function label(side, index, part = partOf(state.now.part), item = state.now.item) {
+  return axes(part, item, "tokens")[side === "query" ? 0 : 1][index]?.label ?? "";
 }
 
-/** The unit that a token belongs to. @param {Unit[]} list @param {number} place */
-export function unitAt(list, place) {
+/** The unit that a token belongs to. @param {Unit[]} list @param {number} token */
+export function unitAt(list, token) {
   let low = 0,
     high = list.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (list[middle].first <= place) low = middle;
+    if (list[middle].first <= token) low = middle;
     else high = middle - 1;
   }
   return low;
@@ -180,7 +180,7 @@ export class View {
     this.tile = tile;
     this.picture = picture;
     /** Can rows be asked for? What it is waited with may refuse. */
-    this.ready = coming ? coming.then((one) => one && this.open(one)) : Promise.resolve();
+    this.ready = coming ? coming.then((arrived) => arrived && this.open(arrived)) : Promise.resolve();
     this.ready.catch(() => {}); // who waits is told
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width), error };
@@ -206,25 +206,25 @@ export class View {
 
   /** Where unit u looks. What is given stays valid until the next row is asked for. @param {number} u @returns {Row} */
   row(u) {
-    const known = this.rows.get(u);
-    if (known) return known;
-    const { one } = this;
+    const cached = this.rows.get(u);
+    if (cached) return cached;
+    const { one: buffer } = this;
     if (!this.joined) {
       this.fill(u);
-      if (!this.remember) return one;
-      const kept = { weights: one.weights.slice(), seen: one.seen.slice(), error: one.error };
-      this.rows.set(u, kept);
-      return kept;
+      if (!this.remember) return buffer;
+      const copy = { weights: buffer.weights.slice(), seen: buffer.seen.slice(), error: buffer.error };
+      this.rows.set(u, copy);
+      return copy;
     }
     const row = { weights: new Float32Array(this.keys.length), seen: new Uint8Array(this.keys.length), error: 0 };
     const { first, end } = this.queries[u];
     for (let i = first; i < end; i++) {
       this.fill(i);
-      row.error = Math.max(row.error, one.error);
+      row.error = Math.max(row.error, buffer.error);
       this.keys.forEach((key, c) => {
         for (let j = key.first; j < key.end; j++) {
-          row.weights[c] += one.weights[j] / (end - first);
-          row.seen[c] |= one.seen[j];
+          row.weights[c] += buffer.weights[j] / (end - first);
+          row.seen[c] |= buffer.seen[j];
         }
       });
     }
@@ -234,48 +234,48 @@ export class View {
 
   /** Compute a row of tokens, or of cells, into `one`. @param {number} i */
   fill(i) {
-    const { one, without } = this;
+    const { one: buffer, without } = this;
     if (!this.compute) throw new Error("the head hasn't come yet");
-    const off = this.compute(i, one.weights, one.seen);
-    one.error = typeof off === "number" ? off : this.error;
+    const off = this.compute(i, buffer.weights, buffer.seen);
+    buffer.error = typeof off === "number" ? off : this.error;
     if (!without || this.signed) return;
-    let left = 0;
+    let remaining = 0;
     for (let j = 0; j < without.length; j++) {
-      if (without[j]) one.weights[j] = one.seen[j] = 0;
-      left += one.weights[j];
+      if (without[j]) buffer.weights[j] = buffer.seen[j] = 0;
+      remaining += buffer.weights[j];
     }
-    if (!left) return;
-    for (let j = 0; j < without.length; j++) one.weights[j] /= left;
-    one.error = Math.min(1, (2 * this.error) / left); // of the weight, and of what it is divided by
+    if (!remaining) return;
+    for (let j = 0; j < without.length; j++) buffer.weights[j] /= remaining;
+    buffer.error = Math.min(1, (2 * this.error) / remaining); // of the weight, and of what it is divided by
   }
 
   /**
    * The weight that has the deepest colour: 1, or the largest one of a signed map, which joined tokens may have more of than
    * any token has; a slice of time at a time; null when it was called off.
-   * @param {(share: number) => boolean} wanted
+   * @param {(share: number) => boolean} isWanted
    */
-  async deepest(wanted) {
+  async deepest(isWanted) {
     if (!this.signed || !this.joined) return this.top;
     this.found ??= { next: 0, most: 0 };
-    const { found } = this;
+    const { found: progress } = this;
     let until = performance.now() + 12;
-    for (; found.next < this.queries.length; found.next++) {
-      for (const weight of this.row(found.next).weights) found.most = Math.max(found.most, Math.abs(weight));
+    for (; progress.next < this.queries.length; progress.next++) {
+      for (const weight of this.row(progress.next).weights) progress.most = Math.max(progress.most, Math.abs(weight));
       if (performance.now() > until) {
         await breathe();
-        if (!wanted(found.next / this.queries.length)) return null;
+        if (!isWanted(progress.next / this.queries.length)) return null;
         until = performance.now() + 12;
       }
     }
-    return found.most || 1;
+    return progress.most || 1;
   }
 
   /**
    * Who looks at unit c: its share in every row, a slice of time at a time; null when it was called off.
    * @param {number} c
-   * @param {() => boolean} wanted
+   * @param {() => boolean} isWanted
    */
-  async column(c, wanted) {
+  async column(c, isWanted) {
     const { length } = this.queries;
     const column = { weights: new Float32Array(length), seen: new Uint8Array(length), error: this.error };
     if (this.tile) {
@@ -285,7 +285,7 @@ export class View {
         column.seen[u] = Number(this.signed ? !Number.isNaN(number) : number >= 0);
         column.weights[u] = column.seen[u] && number;
       });
-      return wanted() ? column : null;
+      return isWanted() ? column : null;
     }
     let until = performance.now() + 12;
     for (let u = 0; u < this.queries.length; u++) {
@@ -295,7 +295,7 @@ export class View {
       column.error = Math.max(column.error, row.error);
       if (performance.now() > until) {
         await breathe();
-        if (!wanted()) return null;
+        if (!isWanted()) return null;
         until = performance.now() + 12;
       }
     }
@@ -304,18 +304,18 @@ export class View {
 }
 
 /** @type {Map<string, Promise<View>>} */
-const opened = new Map();
+const recentViews = new Map();
 
 /** The view of what is chosen; asked for again, the same one with what it remembers. */
 export function view(now = state.now) {
   const { part, layer, item, head, unit, sink } = { ...now, ...fitting(now) };
   const name = [part, layer, item, head, unit, sink].join();
-  const made = opened.get(name) ?? makeView(partOf(part), layer, item, head, unit, sink === "hidden");
-  opened.delete(name);
-  opened.set(name, made);
-  made.catch(() => opened.get(name) === made && opened.delete(name)); // what didn't come is asked for again
-  for (const oldest of opened.keys()) if (opened.size > VIEWS) opened.delete(oldest);
-  return made;
+  const promise = recentViews.get(name) ?? makeView(partOf(part), layer, item, head, unit, sink === "hidden");
+  recentViews.delete(name);
+  recentViews.set(name, promise);
+  promise.catch(() => recentViews.get(name) === promise && recentViews.delete(name)); // what didn't come is asked for again
+  for (const oldest of recentViews.keys()) if (recentViews.size > VIEWS) recentViews.delete(oldest);
+  return promise;
 }
 
 /**
@@ -327,15 +327,15 @@ export function view(now = state.now) {
  * @param {boolean} bare without the sink
  */
 async function makeView(part, layer, item, head, unit, bare) {
-  const asked = source;
+  const from = source;
   const [queries, keys] = axes(part, item, unit),
     characters = unit === "tokens" ? axes(part, item, "characters") : undefined,
     tokens = axes(part, item, "tokens");
   const kind = /** @type {Kind} */ (part.signed ? "mixer" : "shares");
-  const { tile } = asked;
+  const { tile } = from;
   const without = bare && !part.signed ? sinksOf(part, item) : null; // a mixer's rows are no shares
   if (tile && isWhole(part, layer) && queries.length === part.n && keys.length === part.m && part.n * part.m > LONG) {
-    if (part.signed) await asked.pictures(part, layer, item); // its largest weight comes with them
+    if (part.signed) await from.pictures(part, layer, item); // its largest weight comes with them
     const { tall, wide } = part.thumbs;
     return new View({
       kind,
@@ -343,20 +343,20 @@ async function makeView(part, layer, item, head, unit, bare) {
       queries,
       keys,
       characters,
-      tile: (cells, pool, signal) => tile.call(asked, part, layer, item, head, cells, pool, without !== null, signal),
+      tile: (cells, pool, signal) => tile.call(from, part, layer, item, head, cells, pool, without !== null, signal),
       without,
-      picture: without ? null : asked.pictures(part, layer, item).then(({ bytes }) => ({ ...thumb(part, head, bytes), tall, wide })),
-      coming: asked.head(part, layer, item, head),
+      picture: without ? null : from.pictures(part, layer, item).then(({ bytes }) => ({ ...thumb(part, head, bytes), tall, wide })),
+      coming: from.head(part, layer, item, head),
     });
   }
-  const one = await asked.head(part, layer, item, head);
+  const loaded = await from.head(part, layer, item, head);
   const top = topOf(part, layer, item, head);
-  if (one) {
-    const compute = one.row.bind(one);
-    return new View({ kind, top, queries, keys, characters, head: one, without, compute, width: one.m, error: one.error });
+  if (loaded) {
+    const compute = loaded.row.bind(loaded);
+    return new View({ kind, top, queries, keys, characters, head: loaded, without, compute, width: loaded.m, error: loaded.error });
   }
   const { tall, wide } = part.thumbs;
-  const { shares, rows, cols } = thumb(part, head, (await asked.pictures(part, layer, item)).bytes);
+  const { shares, rows, cols } = thumb(part, head, (await from.pictures(part, layer, item)).bytes);
   return new View({
     kind,
     top,

@@ -16,6 +16,6 @@ export const mark = (sentence) => sentence;
  * @param {Record<string, string | number>} [values]
  */
 export function say(lang, sentence, values = {}) {
-  const said = CATALOGUES[lang]?.[sentence] || sentence;
-  return said.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
+  const translation = CATALOGUES[lang]?.[sentence] || sentence;
+  return translation.replace(/\{(\w+)\}/g, (_, name) => String(values[name]));
 }

@@ -55,19 +55,19 @@ const plain = (part, item) => axes(part, item, "words").every((units) => units.e
  * @param {string} lang
  * @param {string} name
  * @param {string} each
- * @param {number[]} shown
- * @param {number} chosen which of them
+ * @param {number[]} text
+ * @param {number} current which of them
  * @param {(n: number) => void} choose
  */
-function numbers(lang, name, each, shown, chosen, choose) {
-  if (figure() && shown.length === 1) return h("span", {}, say(lang, each, { n: shown[0] }));
-  const made = h("select", {
+function numbers(lang, name, each, text, current, choose) {
+  if (figure() && text.length === 1) return h("span", {}, say(lang, each, { n: text[0] }));
+  const select = h("select", {
     "aria-label": say(lang, name),
     "data-key": name,
     onchange: (/** @type {Event} */ event) => choose(Number(/** @type {HTMLSelectElement} */ (event.target).value)),
   });
-  shown.forEach((n, i) => made.append(h("option", { value: i, selected: i === chosen }, say(lang, each, { n }))));
-  return made;
+  text.forEach((n, i) => select.append(h("option", { value: i, selected: i === current }, say(lang, each, { n }))));
+  return select;
 }
 
 /**
@@ -82,7 +82,7 @@ export function reading(own, { signed, tiled, shares, lone }, large, zoom) {
   const sink = shares && !figure();
   const bare = sink && own.now.sink === "hidden";
   const masked = bare ? mark("hidden by the mask, or taken out") : mark("hidden by the mask");
-  const apart = bare ? mark("hidden by the mask, taken out, or on one side only") : mark("hidden by the mask, or on one side only");
+  const hiddenLabel = bare ? mark("hidden by the mask, taken out, or on one side only") : mark("hidden by the mask, or on one side only");
   const colours = (/** @type {"below" | "above"} */ side) => h("canvas", { class: side, width: 128, height: 1, "aria-hidden": true });
   const button = (/** @type {string} */ name, /** @type {string} */ sign, /** @type {number} */ by) =>
     h(
@@ -136,18 +136,18 @@ export function reading(own, { signed, tiled, shares, lone }, large, zoom) {
     signed
       ? h("span", { class: "ramp signed" }, h("b", {}, "−"), colours("below"), "0", colours("above"), h("b", {}, "+"))
       : h("span", { class: "ramp" }, "0", colours("above"), "1"),
-    h("span", { class: "hatched" }, h("i", {}), say(lang, !shares ? mark("can't be read") : lone ? apart : masked)),
+    h("span", { class: "hatched" }, h("i", {}), say(lang, !shares ? mark("can't be read") : lone ? hiddenLabel : masked)),
     h("span", { class: "pooling" }),
   ];
 }
 
-/** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} place @param {number} top @param {boolean} signed @param {Pick<Chosen, "theme" | "scale">} shades */
-export function ramp(place, top, signed, { theme, scale }) {
+/** The colours from 0 to 1, or on both sides of 0 up to the largest, which is named. @param {Element | null} container @param {number} top @param {boolean} signed @param {Pick<Chosen, "theme" | "scale">} shades */
+export function ramp(container, top, signed, { theme, scale }) {
   const drawn = [theme, scale, top].join();
-  if (!(place instanceof HTMLElement) || place.dataset.drawn === drawn) return; // a long map asks with every frame
-  place.dataset.drawn = drawn;
+  if (!(container instanceof HTMLElement) || container.dataset.drawn === drawn) return; // a long map asks with every frame
+  container.dataset.drawn = drawn;
   const { full, zero } = palette(theme, signed);
-  for (const canvas of place.querySelectorAll("canvas")) {
+  for (const canvas of container.querySelectorAll("canvas")) {
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
     const image = context.createImageData(128, 1);
     const below = canvas.className === "below";
@@ -156,5 +156,5 @@ export function ramp(place, top, signed, { theme, scale }) {
     });
     context.putImageData(image, 0, 0);
   }
-  if (signed) place.querySelectorAll("b").forEach((end, i) => (end.textContent = "−+"[i] + weight(top, top * 1e-6)));
+  if (signed) container.querySelectorAll("b").forEach((end, i) => (end.textContent = "−+"[i] + weight(top, top * 1e-6)));
 }

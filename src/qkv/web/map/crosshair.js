@@ -12,10 +12,10 @@ import { cut, FONT, legible, reach, upright } from "./labels.js";
 
 /** @param {Outliner} pen @param {MapElement} map */
 export function drawCrosshair(pen, map) {
-  const chosen = map.chosen();
-  outline(pen, map, chosen, true);
+  const selection = map.chosen();
+  outline(pen, map, selection, true);
   if (map.hover) outline(pen, map, map.hover, false);
-  writeLabels(pen, map, map.hover ?? chosen);
+  writeLabels(pen, map, map.hover ?? selection);
 }
 
 /** @param {Outliner} pen @param {MapElement} map @param {Cell} cell @param {boolean} strong */
@@ -51,25 +51,25 @@ function writeLabels(pen, map, named) {
     /** @type {Unit[]} */ characters,
     /** @type {number} */ from,
     /** @type {number} */ room,
-    /** @type {number} */ chosen,
+    /** @type {number} */ selected,
     /** @type {(text: string, at: number) => void} */ put,
   ) => {
-    const { label } = units[chosen];
-    const at = (chosen + 0.5 - from) * frame.size;
+    const { label } = units[selected];
+    const at = (selected + 0.5 - from) * frame.size;
     /** @type {[number, number] | null} */
-    let taken = null;
+    let occupied = null;
     pen.font = "600 " + FONT;
     if (at >= 0 && at <= room) {
       const [before, after] = reach(pen, label, way);
-      taken = [at - before, at + after];
+      occupied = [at - before, at + after];
       pen.fillStyle = accent;
       put(label, at);
     }
     pen.font = FONT;
-    const { put: shown, all } = legible(pen, way, units, characters, { size: frame.size, from, room }, taken);
-    for (const one of shown) {
-      pen.fillStyle = one.unit.special || !all ? faint : ink;
-      put(one.unit.label, one.at);
+    const { put: placed, all } = legible(pen, way, units, characters, { size: frame.size, from, room }, occupied);
+    for (const label of placed) {
+      pen.fillStyle = label.unit.special || !all ? faint : ink;
+      put(label.unit.label, label.at);
     }
   };
   pen.textBaseline = "middle";

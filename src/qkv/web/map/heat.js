@@ -13,9 +13,9 @@ import { breathe } from "../core/dom.js";
  * @param {{ size: number, x: number, y: number }} frame pixels per cell, and the cell at the top left
  * @param {number} dots per pixel of the page
  * @param {{ theme: "light" | "dark", scale: "root" | "linear", top: number }} shades `top` is the weight that has the deepest colour
- * @param {(share: number) => boolean} wanted is it still, now that this share of it is there?
+ * @param {(share: number) => boolean} isWanted is it still, now that this share of it is there?
  */
-export async function heat(context, seen, box, frame, dots, { theme, scale, top }, wanted) {
+export async function heat(context, seen, box, frame, dots, { theme, scale, top }, isWanted) {
   const colours = palette(theme, seen.signed);
   const wide = Math.round(box.width),
     tall = Math.round(box.height);
@@ -54,9 +54,9 @@ export async function heat(context, seen, box, frame, dots, { theme, scale, top 
     context.putImageData(image, Math.round(box.left), Math.round(box.top) + y);
     y = next;
     if (performance.now() > until) {
-      if (!wanted(y / tall)) return false;
+      if (!isWanted(y / tall)) return false;
       await breathe();
-      if (!wanted(y / tall)) return false;
+      if (!isWanted(y / tall)) return false;
       until = performance.now() + 14;
     }
   }

@@ -38,9 +38,9 @@ export function upright(context, text, x, bottom) {
   const signs = stack(text);
   if (signs) {
     const room = Math.max(1, Math.floor((bottom - 8) / STACK));
-    const shown = signs.length > room ? [...signs.slice(0, room - 1), "⋮"] : signs;
+    const visible = signs.length > room ? [...signs.slice(0, room - 1), "⋮"] : signs;
     context.textAlign = "center";
-    shown.forEach((sign, i) => context.fillText(sign, x, bottom - 4 - (shown.length - i - 0.5) * STACK));
+    visible.forEach((sign, i) => context.fillText(sign, x, bottom - 4 - (visible.length - i - 0.5) * STACK));
     return;
   }
   context.save();
@@ -51,7 +51,7 @@ export function upright(context, text, x, bottom) {
   context.restore();
 }
 
-const APART = 2; // pixels between two labels, at least
+const MIN_GAP = 2; // pixels between two labels, at least
 /** How a label lies on its axis: beside its row; above its column across, or upwards. @typedef {"row" | "flat" | "up"} Way */
 /** @typedef {{ unit: Unit, at: number }} Put a label, and where its middle is, in pixels */
 
@@ -67,21 +67,21 @@ const measured = new Map();
  */
 export function reach(context, text, way) {
   const name = [context.font, way, text].join();
-  const known = measured.get(name);
-  if (known) return known;
+  const cached = measured.get(name);
+  if (cached) return cached;
   context.textBaseline = "middle";
   context.textAlign = "center";
   const signs = way === "flat" ? [text] : way === "up" ? stack(text) : null;
   /** @type {[number, number]} */
-  const found = [0, 0];
+  const extent = [0, 0];
   for (const sign of signs ?? [text]) {
     const ink = context.measureText(sign);
-    found[0] = Math.max(found[0], signs ? ink.actualBoundingBoxLeft : ink.actualBoundingBoxAscent);
-    found[1] = Math.max(found[1], signs ? ink.actualBoundingBoxRight : ink.actualBoundingBoxDescent);
+    extent[0] = Math.max(extent[0], signs ? ink.actualBoundingBoxLeft : ink.actualBoundingBoxAscent);
+    extent[1] = Math.max(extent[1], signs ? ink.actualBoundingBoxRight : ink.actualBoundingBoxDescent);
   }
   if (measured.size > 20000) measured.clear();
-  measured.set(name, found);
-  return found;
+  measured.set(name, extent);
+  return extent;
 }
 
 /** What most labels of a list need along their axis. @type {WeakMap<Unit[], Map<string, number>>} */
@@ -89,17 +89,17 @@ const needed = new WeakMap();
 
 /** … nine of ten of them, from the end of one to the beginning of the next. @param {Pen} context @param {Unit[]} list @param {Way} way */
 function room90(context, list, way) {
-  const known = needed.get(list) ?? new Map();
-  needed.set(list, known);
+  const cache = needed.get(list) ?? new Map();
+  needed.set(list, cache);
   const name = [context.font, way].join();
-  const found = known.get(name);
-  if (found !== undefined) return found;
+  const cached = cache.get(name);
+  if (cached !== undefined) return cached;
   const step = Math.ceil(list.length / 500);
-  const some = list.filter((_, i) => i % step === 0).map(({ label }) => reach(context, label, way));
-  const most = (/** @type {0 | 1} */ side) => some.map((pair) => pair[side]).sort((a, b) => a - b)[Math.floor(some.length * 0.9)];
-  const made = most(0) + most(1) + APART;
-  known.set(name, made);
-  return made;
+  const extents = list.filter((_, i) => i % step === 0).map(({ label }) => reach(context, label, way));
+  const most = (/** @type {0 | 1} */ side) => extents.map((pair) => pair[side]).sort((a, b) => a - b)[Math.floor(extents.length * 0.9)];
+  const room = most(0) + most(1) + MIN_GAP;
+  cache.set(name, room);
+  return room;
 }
 
 /**
@@ -109,10 +109,10 @@ function room90(context, list, way) {
  * @param {Unit[]} units the steps of the axis
  * @param {Unit[]} joined the same in whole characters; what it names may be several steps
  * @param {{ size: number, from: number, room: number }} frame pixels of a step, the step at the first pixel, all pixels
- * @param {[number, number] | null} taken from where to where there is a label already
+ * @param {[number, number] | null} occupied from where to where there is a label already
  * @returns {{ put: Put[], all: boolean }} and whether that is all of them
  */
-export function legible(context, way, units, joined, { size, from, room }, taken) {
+export function legible(context, way, units, joined, { size, from, room }, occupied) {
   const typical = (/** @type {Unit[]} */ list) => room90(context, list, way);
   const together = size < typical(units) && joined.length < units.length;
   const list = together ? joined : units;
@@ -129,8 +129,8 @@ export function legible(context, way, units, joined, { size, from, room }, taken
     if (at < 0) continue;
     if (at > room) break;
     const [before, after] = reach(context, unit.label, way);
-    if (at - before < last + APART) continue;
-    if (taken && at - before < taken[1] + APART && at + after > taken[0] - APART) continue;
+    if (at - before < last + MIN_GAP) continue;
+    if (occupied && at - before < occupied[1] + MIN_GAP && at + after > occupied[0] - MIN_GAP) continue;
     put.push({ unit, at });
     last = at + after;
   }

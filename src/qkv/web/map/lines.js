@@ -50,17 +50,17 @@ export class Lines extends HTMLElement {
     const from = way === "from";
     const near = from ? seen.queries : seen.keys,
       far = from ? seen.keys : seen.queries;
-    const chosen = unitAt(near, from ? query : key);
+    const selected = unitAt(near, from ? query : key);
     if (!from && !this.querySelector(".far")) this.frame(h("p", { class: "help" }, say(lang, "computing…")));
-    const row = from ? seen.row(chosen) : await seen.column(chosen, () => mine === this.asked);
+    const row = from ? seen.row(selected) : await seen.column(selected, () => mine === this.asked);
     if (row === null || mine !== this.asked) return;
-    this.draw(near, far, chosen, { weights: row.weights.slice(), seen: row.seen.slice(), error: row.error }, seen);
+    this.draw(near, far, selected, { weights: row.weights.slice(), seen: row.seen.slice(), error: row.error }, seen);
   }
 
   /** @param {...Node} content */
   frame(...content) {
     const { lang, way, part } = state.now;
-    const ways = /** @type {[string, string][]} */ (
+    const directions = /** @type {[string, string][]} */ (
       partOf(part).signed
         ? [
             ["from", say(lang, "takes from")],
@@ -78,34 +78,34 @@ export class Lines extends HTMLElement {
         "div",
         { class: "bar" },
         h("h2", {}, say(lang, "One token")),
-        choice(say(lang, "Direction"), ways, way, (value) => state.set({ way: value === "to" ? "to" : "from" })),
+        choice(say(lang, "Direction"), directions, way, (value) => state.set({ way: value === "to" ? "to" : "from" })),
       ),
       ...content,
     );
   }
 
-  /** @param {Unit[]} near @param {Unit[]} far @param {number} chosen @param {Row} row @param {View} seen */
-  draw(near, far, chosen, row, seen) {
+  /** @param {Unit[]} near @param {Unit[]} far @param {number} selected @param {Row} row @param {View} seen */
+  draw(near, far, selected, row, seen) {
     const { lang, way } = state.now;
     const { signed, without } = seen;
     const from = way === "from";
     const closed = (/** @type {number} */ j) =>
-      signed ? "–" : seen.takenOut(from ? far[j] : near[chosen]) ? say(lang, "taken out") : say(lang, "hidden");
-    const some = far.length > MOST;
+      signed ? "–" : seen.takenOut(from ? far[j] : near[selected]) ? say(lang, "taken out") : say(lang, "hidden");
+    const isCut = far.length > MOST;
     const widest = signed ? row.weights.reduce((most, w) => Math.max(most, Math.abs(w)), 0) || 1 : 1;
     const sizes = row.weights.map((w) => Math.abs(w) / widest);
-    let places = far.map((_, j) => j);
-    if (some) {
-      const top = places
+    let visible = far.map((_, j) => j);
+    if (isCut) {
+      const top = visible
         .filter((j) => row.seen[j])
         .sort((a, b) => sizes[b] - sizes[a])
         .slice(0, MOST);
       while (top.length > 3 && sizes[top[top.length - 1]] < 0.001) top.pop();
-      places = top.sort((a, b) => a - b);
+      visible = top.sort((a, b) => a - b);
     }
-    const start = near.length <= MOST ? 0 : Math.max(0, Math.min(chosen - AROUND, near.length - 2 * AROUND - 1));
+    const start = near.length <= MOST ? 0 : Math.max(0, Math.min(selected - AROUND, near.length - 2 * AROUND - 1));
     const around = near.slice(start, near.length <= MOST ? undefined : start + 2 * AROUND + 1);
-    const height = Math.max(places.length, around.length) * STEP;
+    const height = Math.max(visible.length, around.length) * STEP;
     const top = (/** @type {number} */ count) => (height - count * STEP) / 2;
     const picture = svg("svg", {
       viewBox: `0 0 100 ${height}`,
@@ -113,11 +113,11 @@ export class Lines extends HTMLElement {
       height,
       "aria-hidden": true,
     });
-    const y0 = top(around.length) + (chosen - start + 0.5) * STEP;
-    places.forEach((j, p) => {
+    const y0 = top(around.length) + (selected - start + 0.5) * STEP;
+    visible.forEach((j, p) => {
       const share = sizes[j];
       if (share < 0.002) return;
-      const y1 = top(places.length) + (p + 0.5) * STEP;
+      const y1 = top(visible.length) + (p + 0.5) * STEP;
       const [a, b] = from ? [y0, y1] : [y1, y0];
       picture.append(
         svg("path", {
@@ -130,9 +130,9 @@ export class Lines extends HTMLElement {
       );
     });
     const nearSide = h("div", { class: "near", style: `padding-top: ${top(around.length)}px` });
-    around.forEach((unit, i) => nearSide.append(this.button(unit, from, start + i === chosen ? "chosen" : "")));
-    const farSide = h("div", { class: "far", style: `padding-top: ${top(places.length)}px` });
-    for (const j of places) {
+    around.forEach((unit, i) => nearSide.append(this.button(unit, from, start + i === selected ? "chosen" : "")));
+    const farSide = h("div", { class: "far", style: `padding-top: ${top(visible.length)}px` });
+    for (const j of visible) {
       const button = this.button(far[j], !from, row.seen[j] ? "" : "hidden");
       button.style.setProperty("--share", String(sizes[j]));
       button.append(h("i", {}, row.seen[j] ? weight(row.weights[j], row.error) : closed(j)));
@@ -141,15 +141,15 @@ export class Lines extends HTMLElement {
     const notes = [];
     if (without) notes.push(h("p", { class: "help" }, say(lang, "The sink is hidden: what is left is shared out anew.")));
     if (signed) notes.push(h("p", { class: "help" }, say(lang, "Width is size, against the largest here; blue is taken, red is taken away.")));
-    if (some) notes.push(h("p", { class: "help" }, say(lang, "the {n} strongest of {all}, in the order of the text", { n: places.length, all: far.length })));
+    if (isCut) notes.push(h("p", { class: "help" }, say(lang, "the {n} strongest of {all}, in the order of the text", { n: visible.length, all: far.length })));
     if (!row.seen.some(Boolean)) notes.push(h("p", { class: "help" }, say(lang, "Nothing may be looked at from here.")));
     const both = from ? [nearSide, picture, farSide] : [farSide, picture, nearSide];
     this.frame(...notes, h("div", { class: `columns ${way}` }, ...both));
   }
 
-  /** @param {Unit} unit @param {boolean} asks is it a query? @param {string} kind */
-  button(unit, asks, kind) {
-    const place = unit.end - 1;
+  /** @param {Unit} unit @param {boolean} isQuery is it a query? @param {string} kind */
+  button(unit, isQuery, kind) {
+    const index = unit.end - 1;
     return h(
       "button",
       {
@@ -157,7 +157,7 @@ export class Lines extends HTMLElement {
         class: [kind, unit.special ? "special" : ""].join(" ").trim() || null,
         title: unit.label,
         "aria-current": kind === "chosen" ? "true" : null,
-        onclick: () => state.set(asks ? { query: place, way: "from" } : { key: place }),
+        onclick: () => state.set(isQuery ? { query: index, way: "from" } : { key: index }),
       },
       token(unit.label),
     );

@@ -150,7 +150,7 @@ export class MapElement extends HTMLElement {
   }
 
   async load() {
-    const asked = ++this.loading;
+    const request = ++this.loading;
     this.drawing++; // what is being drawn is of the head before
     this.tiles?.stop();
     const { lang } = this.state.now;
@@ -161,10 +161,10 @@ export class MapElement extends HTMLElement {
       loaded = await (this.look ? this.look() : view(this.state.now));
       if (!MapElement.long) await loaded.ready;
     } catch (error) {
-      if (asked === this.loading) this.computing(excuse(lang, error));
+      if (request === this.loading) this.computing(excuse(lang, error));
       return;
     }
-    if (asked !== this.loading) return;
+    if (request !== this.loading) return;
     this.old(false);
     this.seen = loaded;
     this.hover = null;
@@ -181,8 +181,8 @@ export class MapElement extends HTMLElement {
     this.tell();
     if (!loaded.compute)
       loaded.ready.then(
-        () => asked === this.loading && this.tell(),
-        (error) => asked === this.loading && this.computing(excuse(lang, error)),
+        () => request === this.loading && this.tell(),
+        (error) => request === this.loading && this.computing(excuse(lang, error)),
       );
   }
 
@@ -195,8 +195,8 @@ export class MapElement extends HTMLElement {
     const context = this.pen(/** @type {HTMLCanvasElement} */ (this.base));
     context.font = FONT;
     const longest = (/** @type {Unit[]} */ units) => {
-      const some = units.length > 3000 ? units.filter((_, i) => i % 17 === 0) : units;
-      return Math.min(Math.max(...some.map((unit) => context.measureText(unit.label).width)), width < 500 ? 68 : 104);
+      const sample = units.length > 3000 ? units.filter((_, i) => i % 17 === 0) : units;
+      return Math.min(Math.max(...sample.map((unit) => context.measureText(unit.label).width)), width < 500 ? 68 : 104);
     };
     const left = Math.ceil(longest(seen.queries)) + 12;
     // A frame is as tall as what it shows, which therefore can't go by it.
@@ -204,9 +204,9 @@ export class MapElement extends HTMLElement {
     const most = Math.max(240, Math.min(room * 0.66, 640));
     const fit = Math.min(Math.max(width - left - 2, 40) / seen.keys.length, most / seen.queries.length, LARGEST);
     const flat = Math.max(...seen.keys.slice(0, 400).map((unit) => context.measureText(unit.label).width)) <= fit - 4;
-    const some = seen.keys.length > 3000 ? seen.keys.filter((_, i) => i % 17 === 0) : seen.keys;
+    const sample = seen.keys.length > 3000 ? seen.keys.filter((_, i) => i % 17 === 0) : seen.keys;
     const tallest =
-      Math.max(...some.map(({ label }) => stack(label)?.length ?? context.measureText(label).width / STACK)) * STACK;
+      Math.max(...sample.map(({ label }) => stack(label)?.length ?? context.measureText(label).width / STACK)) * STACK;
     const top = flat ? 22 : Math.ceil(Math.min(tallest, width < 500 ? 68 : 104)) + 12;
     this.plot = {
       left,
@@ -227,13 +227,13 @@ export class MapElement extends HTMLElement {
     this.frame = this.inView();
   }
 
-  /** Say that the picture is being computed, or no more. @param {string} told */
-  computing(told) {
-    const place = /** @type {HTMLElement | null} */ (this.querySelector(".computing"));
-    if (!place) return;
-    place.textContent = told;
-    place.hidden = !told;
-    if (told) this.setAttribute("aria-busy", "true");
+  /** Say that the picture is being computed, or no more. @param {string} message */
+  computing(message) {
+    const output = /** @type {HTMLElement | null} */ (this.querySelector(".computing"));
+    if (!output) return;
+    output.textContent = message;
+    output.hidden = !message;
+    if (message) this.setAttribute("aria-busy", "true");
     else this.removeAttribute("aria-busy");
   }
 
@@ -355,10 +355,10 @@ export class MapElement extends HTMLElement {
     if (this.near) minimap?.draw(tiles, plot, frame, shades, getComputedStyle(this).getPropertyValue("--accent"));
     else minimap?.hide();
     const of = { size: 2 ** level };
-    const told = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
-    const pooled = level === 0 ? "" : say(now.lang, seen.signed && now.pool === "max" ? mark("each cell is the weight of {size} × {size} tokens that is largest by size") : told[now.pool], of);
-    const place = this.querySelector(".pooling");
-    if (place && place.textContent !== pooled) place.textContent = pooled;
+    const messages = { max: mark("each cell is the largest weight of {size} × {size} tokens"), mean: mark("each cell is a mean of {size} × {size} tokens, coloured by what {size} keys get together") };
+    const pooled = level === 0 ? "" : say(now.lang, seen.signed && now.pool === "max" ? mark("each cell is the weight of {size} × {size} tokens that is largest by size") : messages[now.pool], of);
+    const output = this.querySelector(".pooling");
+    if (output && output.textContent !== pooled) output.textContent = pooled;
     ramp(this.querySelector(".ramp"), seen.top, seen.signed, now);
     if (missing) return this.computing(say(now.lang, "computing…"));
     base.dataset.drawn = String(this.drawing);
@@ -412,10 +412,10 @@ export class MapElement extends HTMLElement {
     const row = seen.compute ? seen.row(u) : null,
       share = row ? row.weights[c] : 0,
       open = !row || row.seen[c];
-    const shown = row ? exactly(share, row.error) : "…"; // until the head has come
+    const weightText = row ? exactly(share, row.error) : "…"; // until the head has come
     const out = seen.takenOut(key),
       lone = query.lone || key.lone;
-    const places = (/** @type {Unit} */ unit) =>
+    const range = (/** @type {Unit} */ unit) =>
       unit.places ?? (unit.end - unit.first > 1 ? `${unit.first}–${unit.end - 1}` : `${unit.first}`);
     const names = filled(say(lang, "{from} → {to}", { from: hole("from"), to: hole("to") }), {
       from: token(query.label),
@@ -423,20 +423,20 @@ export class MapElement extends HTMLElement {
     });
     this.querySelector("output.cell")?.replaceChildren(
       h("span", {}, ...names),
-      h("b", {}, open ? shown : say(lang, !seen.shares ? mark("can't be read") : lone ? mark("on one side only") : out ? mark("taken out") : mark("hidden"))),
-      h("small", {}, say(lang, "query {i}, key {j}", { i: places(query), j: places(key) })),
+      h("b", {}, open ? weightText : say(lang, !seen.shares ? mark("can't be read") : lone ? mark("on one side only") : out ? mark("taken out") : mark("hidden"))),
+      h("small", {}, say(lang, "query {i}, key {j}", { i: range(query), j: range(key) })),
     );
     if (this.hover || !row) return;
     const masked = seen.shares ? mark("query {from} → key {to}: hidden by the mask") : mark("query {from} → key {to}: can't be read");
     const closed = lone ? mark("query {from} → key {to}: on one side only") : out ? mark("query {from} → key {to}: taken out with the sink") : masked;
-    const said = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
+    const announcement = say(lang, open ? mark("query {from} → key {to}: {weight}") : closed, {
       from: query.label,
       to: key.label,
-      weight: shown,
+      weight: weightText,
     });
-    if (said === this.told) return;
-    this.told = said;
-    if (!this.look || this.contains(document.activeElement)) announce(said); // of several maps, the one that is used
+    if (announcement === this.told) return;
+    this.told = announcement;
+    if (!this.look || this.contains(document.activeElement)) announce(announcement); // of several maps, the one that is used
   }
 
   /** After the choice moved: bring it into view. */
@@ -542,9 +542,9 @@ export class MapElement extends HTMLElement {
 
   /** @param {PointerEvent} event */
   drag(event) {
-    const held = this.pointers.get(event.pointerId);
+    const pointer = this.pointers.get(event.pointerId);
     const here = { x: event.offsetX, y: event.offsetY };
-    if (!held) {
+    if (!pointer) {
       this.hover = this.under(event);
       this.crosshair();
       this.tell();
@@ -552,12 +552,12 @@ export class MapElement extends HTMLElement {
     }
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) {
-      const apart = (/** @type {{ x: number, y: number }} */ a) => Math.hypot(a.x - other.x, a.y - other.y);
-      this.zoom(apart(here) / Math.max(apart(held), 1), { x: (here.x + other.x) / 2, y: (here.y + other.y) / 2 });
-    } else if (this.near && (this.dragged || Math.hypot(here.x - held.x, here.y - held.y) > 4)) {
+      const distance = (/** @type {{ x: number, y: number }} */ a) => Math.hypot(a.x - other.x, a.y - other.y);
+      this.zoom(distance(here) / Math.max(distance(pointer), 1), { x: (here.x + other.x) / 2, y: (here.y + other.y) / 2 });
+    } else if (this.near && (this.dragged || Math.hypot(here.x - pointer.x, here.y - pointer.y) > 4)) {
       const { size, x, y } = this.frame;
       this.stage?.setPointerCapture(event.pointerId);
-      this.move({ size, x: x - (here.x - held.x) / size, y: y - (here.y - held.y) / size });
+      this.move({ size, x: x - (here.x - pointer.x) / size, y: y - (here.y - pointer.y) / size });
     } else return;
     this.dragged = true;
     this.pointers.set(event.pointerId, here);

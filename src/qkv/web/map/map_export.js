@@ -33,7 +33,7 @@ customElements.define("qkv-takeaway", MapExport);
 /** @param {MapElement} map */
 function menuOf(map) {
   const { lang } = map.state.now;
-  const told = h("p", { class: "help", role: "status" });
+  const status = h("p", { class: "help", role: "status" });
   const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => Promise<string>} */ act) =>
     h(
       "li",
@@ -45,9 +45,9 @@ function menuOf(map) {
           "data-take": name,
           onclick: async (/** @type {Event} */ event) => {
             const button = /** @type {HTMLElement} */ (event.currentTarget);
-            told.textContent = await act();
-            announce(told.textContent);
-            button.dispatchEvent(new CustomEvent("taken", { detail: told.textContent }));
+            status.textContent = await act();
+            announce(status.textContent);
+            button.dispatchEvent(new CustomEvent("taken", { detail: status.textContent }));
             if (!menu.hasAttribute("open")) return;
             menu.removeAttribute("open");
             menu.querySelector("summary")?.focus();
@@ -58,9 +58,9 @@ function menuOf(map) {
     );
   const saved = say(lang, "Saved with your downloads.");
   const file = (/** @type {string} */ kind, /** @type {() => Promise<Blob | null>} */ make) => async () => {
-    const made = await make();
-    if (made) download(`${nameOf(map)}.${kind}`, made);
-    return made ? saved : say(lang, "Too many cells are in view to write each one out: zoom in first.");
+    const blob = await make();
+    if (blob) download(`${nameOf(map)}.${kind}`, blob);
+    return blob ? saved : say(lang, "Too many cells are in view to write each one out: zoom in first.");
   };
   const menu = h(
     "details",
@@ -85,8 +85,8 @@ function menuOf(map) {
     ),
   );
   closing(menu, () => menu.hasAttribute("open"), () => menu.removeAttribute("open"), menu.querySelector("summary"));
-  menu.addEventListener("toggle", () => menu.hasAttribute("open") && (told.textContent = ""));
-  return [menu, told];
+  menu.addEventListener("toggle", () => menu.hasAttribute("open") && (status.textContent = ""));
+  return [menu, status];
 }
 
 /** @param {string | null} text */
@@ -97,8 +97,8 @@ const numberOf = ({ part, layer }) => header.parts.find(({ name }) => name === p
 
 /** A name for files: the model and the head. @param {MapElement} map */
 function nameOf({ state: { now } }) {
-  const said = [header.model || "attention", now.part, numberOf(now), now.head].join("-");
-  return said.replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 80);
+  const name = [header.model || "attention", now.part, numberOf(now), now.head].join("-");
+  return name.replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 80);
 }
 
 /** @param {string} name @param {Blob} blob */
@@ -191,7 +191,7 @@ export async function svgOf(map) {
   clip.append(svg("rect", { x: plot.left, y: plot.top, width: plot.width, height: plot.height }));
   defs.append(hatch, clip);
   const inside = svg("g", { "clip-path": "url(#plot)" });
-  const place = (/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ wide, /** @type {number} */ tall) =>
+  const embed = (/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ wide, /** @type {number} */ tall) =>
     svg("image", { href: canvas.toDataURL(), x, y, width: wide, height: tall, preserveAspectRatio: "none", style: "image-rendering: pixelated" });
   const cells = await cellsOf(map);
   if (cells) {
@@ -199,7 +199,7 @@ export async function svgOf(map) {
     const [x, y] = [plot.left + (cols[0] - frame.x) * frame.size, plot.top + (rows[0] - frame.y) * frame.size];
     const size = step * frame.size;
     inside.append(svg("rect", { x: plot.left, y: plot.top, width: plot.width, height: plot.height, fill: "url(#hidden)" }));
-    inside.append(place(canvas, x, y, canvas.width * size, canvas.height * size));
+    inside.append(embed(canvas, x, y, canvas.width * size, canvas.height * size));
     if (frame.size >= 9) {
       const lines = [
         ...Array.from({ length: canvas.width }, (_, c) => `M${x + (c + 1) * size - 0.5} ${y}v${canvas.height * size}`),
@@ -214,7 +214,7 @@ export async function svgOf(map) {
     crop.width = Math.round(plot.width * dots);
     crop.height = Math.round(plot.height * dots);
     crop.getContext("2d")?.drawImage(base, -Math.round(plot.left * dots), -Math.round(plot.top * dots));
-    inside.append(place(crop, plot.left, plot.top, plot.width, plot.height));
+    inside.append(embed(crop, plot.left, plot.top, plot.width, plot.height));
   }
   root.append(title, defs, svg("rect", { width, height, fill: ground(map) }), inside);
   drawCrosshair(new SvgPen(/** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d")), root, "plot"), map);
@@ -228,17 +228,17 @@ export async function csvOf(map) {
   if (!seen || !cells) return null;
   const { rows, cols, step } = cells;
   const named = (/** @type {Unit[]} */ units, /** @type {number} */ at) => {
-    const some = units.slice(at, at + step);
-    const [first, last] = [some[0], some[some.length - 1]];
-    const places = last.end - first.first > 1 ? `${first.first}–${last.end - 1}` : `${first.first}`;
-    return `${places},${quoted(some.length > 1 ? `${first.label} … ${last.label}` : first.label)}`;
+    const group = units.slice(at, at + step);
+    const [first, last] = [group[0], group[group.length - 1]];
+    const range = last.end - first.first > 1 ? `${first.first}–${last.end - 1}` : `${first.first}`;
+    return `${range},${quoted(group.length > 1 ? `${first.label} … ${last.label}` : first.label)}`;
   };
   const lines = ["query,query token,key,key token,weight"];
   for (let u = rows[0]; u < rows[1]; u += step) {
     const query = named(seen.queries, u);
     for (let c = cols[0]; c < cols[1]; c += step) {
-      const found = cells.weight(u, c);
-      if (found) lines.push(`${query},${named(seen.keys, c)},${csvNumber(found.weight, found.error)}`);
+      const weight = cells.weight(u, c);
+      if (weight) lines.push(`${query},${named(seen.keys, c)},${csvNumber(weight.weight, weight.error)}`);
     }
   }
   return lines.join("\r\n") + "\r\n";

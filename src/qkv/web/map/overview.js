@@ -55,7 +55,7 @@ export class Overview extends HTMLElement {
     const part = partOf(name);
     const bare = state.now.sink === "hidden" && !part.signed;
     // While somebody types, the same model is shown again and again: its grid stays, and pictures take the place of pictures.
-    const built = JSON.stringify([lang, bare, name, item, part.signed, header.parts.map((one) => one.name), part.queries.length, part.layers.map((layer, i) => [layer.number, layer.heads, isWhole(part, i)])]);
+    const built = JSON.stringify([lang, bare, name, item, part.signed, header.parts.map((each) => each.name), part.queries.length, part.layers.map((layer, i) => [layer.number, layer.heads, isWhole(part, i)])]);
     if (built === this.built) {
       this.cells.forEach((_, i) => this.name(i));
       this.mark();
@@ -67,9 +67,9 @@ export class Overview extends HTMLElement {
     const bar = h("div", { class: "bar" }, h("h2", {}, part.signed ? say(lang, "Mixer heads") : say(lang, "All heads")));
     if (header.parts.length > 1) {
       // Beside mixers, a decoder's layers are those that attend.
-      const hybrid = header.parts.some((one) => one.signed);
+      const hybrid = header.parts.some((each) => each.signed);
       const named = (/** @type {string} */ part) => (hybrid && part === "decoder" ? mark("Attention") : PARTS[part]);
-      const choices = header.parts.map((one) => /** @type {[string, string]} */ ([one.name, say(lang, named(one.name))]));
+      const choices = header.parts.map((each) => /** @type {[string, string]} */ ([each.name, say(lang, named(each.name))]));
       bar.append(choice(say(lang, "Part of the model"), choices, name, (value) => openPart(value)));
     }
     if (part.queries.length > 1) {
@@ -167,8 +167,8 @@ export class Overview extends HTMLElement {
     // Where none is known, it may be that the numbers are still to come.
     if (!link && !this.come.has(layer)) return filled(name, {});
     if (!link) return filled(say(lang, part.signed ? mark("{name} · takes hardly anything but itself or special tokens") : mark("{name} · looks at the first token or at special ones"), { name }), {});
-    const shown = weight(link[2], linkErrorOf(part, layer, item, head));
-    const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: shown });
+    const share = weight(link[2], linkErrorOf(part, layer, item, head));
+    const sentence = say(lang, "{name} · most: {from} → {to} {weight}", { name, from: hole("from"), to: hole("to"), weight: share });
     return filled(sentence, { from: token(label("query", link[0])), to: token(label("key", link[1])) });
   }
 
@@ -208,20 +208,20 @@ export class Overview extends HTMLElement {
   /** The heads that link two tokens: those the page was made for, or those of the chosen cell. */
   renderLinks() {
     const { lang, query, key, part, item } = state.now;
-    const place = this.querySelector(".links");
-    if (!place) return;
+    const container = this.querySelector(".links");
+    if (!container) return;
     /** @type {HTMLElement[]} */
-    const made = [];
+    const children = [];
     const nodes = (/** @type {number} */ i, /** @type {number} */ j) => ({
       from: token(label("query", i)),
       to: token(label("key", j)),
     });
-    const shown =
+    const heading =
       this.focusLink && this.focusLink.part === part && this.focusLink.item === item ? this.focusLink : null;
-    if (shown) {
+    if (heading) {
       const list = h("ol", {});
-      const most = partOf(part).signed ? Math.max(...shown.top.map(([, , share]) => Math.abs(share))) || 1 : 1;
-      for (const [layer, head, share] of shown.top) {
+      const most = partOf(part).signed ? Math.max(...heading.top.map(([, , share]) => Math.abs(share))) || 1 : 1;
+      for (const [layer, head, share] of heading.top) {
         list.append(
           h(
             "li",
@@ -231,36 +231,36 @@ export class Overview extends HTMLElement {
               {
                 type: "button",
                 onclick: () => {
-                  state.set({ layer, head, query: shown.query, key: shown.key });
+                  state.set({ layer, head, query: heading.query, key: heading.key });
                 },
               },
               h("b", {}, `${partOf(part).layers[layer].number}.${head}`),
               h("span", { class: share < 0 ? "meter below" : "meter", style: `--share: ${Math.abs(share) / most}` }),
-              weight(share, (shown === header.focus ? linkErrorOf : errorOf)(partOf(part), layer, item, head)),
+              weight(share, (heading === header.focus ? linkErrorOf : errorOf)(partOf(part), layer, item, head)),
             ),
           ),
         );
       }
-      const title = filled(say(lang, "Heads that link {from} → {to}", { from: hole("from"), to: hole("to") }), nodes(shown.query, shown.key));
-      const some =
-        partOf(part).layers.some((_, i) => !isWhole(partOf(part), i)) && shown !== header.focus ? " " + say(lang, "(of the whole layers)") : "";
-      made.push(h("h3", {}, ...title, some), list);
+      const title = filled(say(lang, "Heads that link {from} → {to}", { from: hole("from"), to: hole("to") }), nodes(heading.query, heading.key));
+      const items =
+        partOf(part).layers.some((_, i) => !isWhole(partOf(part), i)) && heading !== header.focus ? " " + say(lang, "(of the whole layers)") : "";
+      children.push(h("h3", {}, ...title, items), list);
     }
-    if (this.busy) made.push(h("p", { class: "help" }, say(lang, "Looking through the heads…")));
-    else if (!(shown && shown.query === query && shown.key === key) && partOf(part).layers.some((_, i) => isWhole(partOf(part), i))) {
-      const asked = filled(say(lang, "Which heads link {from} → {to}?", { from: hole("from"), to: hole("to") }), nodes(query, key));
-      made.push(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...asked));
+    if (this.busy) children.push(h("p", { class: "help" }, say(lang, "Looking through the heads…")));
+    else if (!(heading && heading.query === query && heading.key === key) && partOf(part).layers.some((_, i) => isWhole(partOf(part), i))) {
+      const question = filled(say(lang, "Which heads link {from} → {to}?", { from: hole("from"), to: hole("to") }), nodes(query, key));
+      children.push(h("button", { type: "button", class: "ask", onclick: () => this.find() }, ...question));
     }
-    refill(place, ...made);
+    refill(container, ...children);
   }
 
   async find() {
     const { part, item, query, key, shown } = state.now;
-    const wanted = () => state.now.shown === shown && state.now.part === part && state.now.item === item;
+    const isWanted = () => state.now.shown === shown && state.now.part === part && state.now.item === item;
     this.busy = true;
     this.renderLinks();
     try {
-      const top = await source.linking(partOf(part), item, query, key, wanted);
+      const top = await source.linking(partOf(part), item, query, key, isWanted);
       if (state.now.shown !== shown) return;
       if (top) this.focusLink = { part, item, query, key, top: top.slice(0, MOST_LINKS) };
     } catch (error) {

@@ -72,7 +72,7 @@ export class SvgPen {
   /** @param {string} text @param {number} x @param {number} y */
   fillText(text, x, y) {
     const [, weight, size, family] = /** @type {string[]} */ (/^(?:(\d+) )?(\d+)px (.*)$/.exec(this.font));
-    const made = svg("text", {
+    const element = svg("text", {
       x,
       y,
       fill: this.fillStyle,
@@ -83,8 +83,8 @@ export class SvgPen {
       "dominant-baseline": "central",
       transform: this.transform.trim() || null,
     });
-    made.textContent = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\p{Cs}]/gu, "�"); // what XML can't hold
-    this.place.append(made);
+    element.textContent = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff\p{Cs}]/gu, "�"); // what XML can't hold
+    this.place.append(element);
   }
 
   /** @param {number} x @param {number} y @param {number} width @param {number} height */

@@ -88,14 +88,14 @@ export class Tiles {
    * @returns {boolean} is anything missing?
    */
   want(level, box, frame) {
-    const places = [{ level: this.coarsest, row: 0, col: 0 }, ...this.inView(level, box, frame)];
-    const wanted = new Map(places.map((place) => [this.name(place), place]));
+    const positions = [{ level: this.coarsest, row: 0, col: 0 }, ...this.inView(level, box, frame)];
+    const byName = new Map(positions.map((position) => [this.name(position), position]));
     for (const [name, request] of this.asked) {
-      if (wanted.has(name)) continue;
+      if (byName.has(name)) continue;
       request.abort();
       this.asked.delete(name);
     }
-    this.waiting = [...wanted].filter(([name]) => !tiles.has(name) && !this.failed.has(name)).map(([name, place]) => ({ name, place }));
+    this.waiting = [...byName].filter(([name]) => !tiles.has(name) && !this.failed.has(name)).map(([name, position]) => ({ name, place: position }));
     this.next();
     return this.waiting.length + this.asked.size > 0;
   }
@@ -130,7 +130,7 @@ export class Tiles {
     }
     if (this.asked.get(name) === request) this.asked.delete(name);
     if (request.signal.aborted) return;
-    this.waiting = this.waiting.filter((one) => one.name !== name);
+    this.waiting = this.waiting.filter((waiting) => waiting.name !== name);
     this.next();
     this.arrived();
   }
@@ -156,11 +156,11 @@ export class Tiles {
     context.imageSmoothingEnabled = false;
     context.fillStyle = hatching(context, palette(shades.theme, this.view.signed), shades.theme, dots);
     /** @type {(Tile | null)[]} */
-    let found = this.there(finest, box, frame);
+    let covering = this.there(finest, box, frame);
     // Coarser ones under it, where not all of it is there.
-    for (let level = finest + 1; found.some((tile) => !tile) && level <= this.coarsest; level++) found = [...this.there(level, box, frame), ...found];
-    if (found.some((tile) => !tile)) found.unshift(this.small);
-    for (const tile of found) {
+    for (let level = finest + 1; covering.some((tile) => !tile) && level <= this.coarsest; level++) covering = [...this.there(level, box, frame), ...covering];
+    if (covering.some((tile) => !tile)) covering.unshift(this.small);
+    for (const tile of covering) {
       if (!tile) continue;
       const [row, col] = tile.first;
       const x = [0, tile.cols * tile.wide].map((at) => Math.round(left + (col + at - frame.x) * frame.size));
@@ -182,11 +182,11 @@ export class Tiles {
 
   /** The tiles of a level in view, null for one that isn't here. @param {number} level @param {Box} box @param {Frame} frame */
   there(level, box, frame) {
-    return this.inView(level, box, frame).map((place) => {
-      const name = this.name(place),
-        found = tiles.get(name);
-      if (found) keep(name, found);
-      return found ?? null;
+    return this.inView(level, box, frame).map((position) => {
+      const name = this.name(position),
+        loaded = tiles.get(name);
+      if (loaded) keep(name, loaded);
+      return loaded ?? null;
     });
   }
 
@@ -207,13 +207,13 @@ export class Tiles {
     const tile = (/** @type {number} */ r, /** @type {number} */ c) => tiles.get(this.name({ level: finest, row: Math.floor(r / side), col: Math.floor(c / side) }));
     for (let r = Math.floor(rows[0] / side) * side; r < rows[1]; r += side)
       for (let c = Math.floor(cols[0] / side) * side; c < cols[1]; c += side) {
-        const found = tile(r, c);
-        if (found) context.drawImage(this.canvas(found, shades), (c - cols[0]) / step, (r - rows[0]) / step);
+        const value = tile(r, c);
+        if (value) context.drawImage(this.canvas(value, shades), (c - cols[0]) / step, (r - rows[0]) / step);
       }
     const weight = (/** @type {number} */ r, /** @type {number} */ c) => {
-      const found = tile(r, c);
-      if (!found) return null;
-      const number = found.numbers[((r - found.first[0]) / step) * found.cols + (c - found.first[1]) / step];
+      const value = tile(r, c);
+      if (!value) return null;
+      const number = value.numbers[((r - value.first[0]) / step) * value.cols + (c - value.first[1]) / step];
       return (this.view.signed ? Number.isNaN(number) : number < 0) ? null : { weight: number, error: this.view.error };
     };
     return { rows, cols, step, weight, canvas };
@@ -221,8 +221,8 @@ export class Tiles {
 
   /** The whole of it in one tile, or the small picture; null while there is neither. @param {Shades} shades */
   whole(shades) {
-    const found = tiles.get(this.name({ level: this.coarsest, row: 0, col: 0 })) ?? this.small;
-    return found && { canvas: this.canvas(found, shades), rows: this.rows / found.step, cols: this.cols / found.wide };
+    const coarsest = tiles.get(this.name({ level: this.coarsest, row: 0, col: 0 })) ?? this.small;
+    return coarsest && { canvas: this.canvas(coarsest, shades), rows: this.rows / coarsest.step, cols: this.cols / coarsest.wide };
   }
 
   /** A tile in colours. @param {Tile} tile @param {Shades} shades */
@@ -245,8 +245,8 @@ export class Tiles {
         const number = numbers[at];
         if (this.view.signed ? Number.isNaN(number) : number < 0) continue; // hidden
         // A mean over a cell is a small share: as a colour it is what all its keys get together, as where tokens are joined to words.
-        const shown = this.pool === "mean" ? number * Math.min(wide, keys.length - tile.first[1] - c * wide) : number;
-        pixels[at] = full[zero + level(Math.max(-1, Math.min(shown / top, 1)), scale)];
+        const scaled = this.pool === "mean" ? number * Math.min(wide, keys.length - tile.first[1] - c * wide) : number;
+        pixels[at] = full[zero + level(Math.max(-1, Math.min(scaled / top, 1)), scale)];
       }
     }
     context.putImageData(image, 0, 0);
@@ -273,8 +273,8 @@ const hatchings = new Map();
 /** The hatching of what is hidden. @param {CanvasRenderingContext2D} context @param {Palette} colours @param {string} theme @param {number} dots */
 function hatching(context, colours, theme, dots) {
   const name = [theme, dots].join();
-  const known = hatchings.get(name);
-  if (known) return known;
+  const cached = hatchings.get(name);
+  if (cached) return cached;
   const period = Math.round(6 * dots),
     stroke = Math.max(1, Math.round(dots));
   const canvas = document.createElement("canvas");
@@ -285,7 +285,7 @@ function hatching(context, colours, theme, dots) {
     pixels[i] = ((i % period) + Math.floor(i / period)) % period < stroke ? colours.hatchLine : colours.hatchPaper;
   });
   pen.putImageData(image, 0, 0);
-  const made = /** @type {CanvasPattern} */ (context.createPattern(canvas, "repeat"));
-  hatchings.set(name, made);
-  return made;
+  const pattern = /** @type {CanvasPattern} */ (context.createPattern(canvas, "repeat"));
+  hatchings.set(name, pattern);
+  return pattern;
 }

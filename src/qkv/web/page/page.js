@@ -27,16 +27,16 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} [item]
    */
   async weights(part, layer, head, item = 0) {
-    const one = await headByNumber(part, layer, item, head);
-    return one && Array.from({ length: one.n }, (_, i) => one.row(i).weights);
+    const instance = await headByNumber(part, layer, item, head);
+    return instance && Array.from({ length: instance.n }, (_, i) => instance.row(i).weights);
   },
   /**
    * One query's weights (Float32Array).
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async row(part, layer, head, query, item = 0) {
-    const one = await headByNumber(part, layer, item, head);
-    return one && one.row(query).weights;
+    const instance = await headByNumber(part, layer, item, head);
+    return instance && instance.row(query).weights;
   },
   /**
    * One row step by step: dots, scaled, capped, biased, masked, weights, sink, output; a mixer's: dots, scaled, left,
@@ -44,8 +44,8 @@ const api = {
    * @param {string} part @param {number} layer @param {number} head @param {number} query @param {number} [item]
    */
   async steps(part, layer, head, query, item = 0) {
-    const one = await headByNumber(part, layer, item, head);
-    return one && one.steps(query);
+    const instance = await headByNumber(part, layer, item, head);
+    return instance && instance.steps(query);
   },
 };
 
@@ -68,8 +68,8 @@ async function start() {
     document.body.classList.add("figure");
     document.body.prepend(h("main", {}, h("h1", { class: "unseen" }, document.title), h("div", { class: "one" }, ...cards)));
   } else {
-    const one = cards.length > 1 ? h("div", { class: "one" }, ...cards.slice(1)) : null;
-    document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], one));
+    const rest = cards.length > 1 ? h("div", { class: "one" }, ...cards.slice(1)) : null;
+    document.body.prepend(h("qkv-top", { role: "banner" }), h("main", {}, cards[0], rest));
   }
   Object.assign(window, { qkv: { header, state, ...api } });
   document.documentElement.dataset.ready = "";

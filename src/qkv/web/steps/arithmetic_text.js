@@ -26,7 +26,7 @@ const MOST_DECIMALS = 12; // of a number in a sum
 /** A number as it is shown, and whether that is all of it. @typedef {{ text: string, exact: boolean }} Shown */
 
 /** A given number: as it is, up to four decimals or so. @param {number} x @param {number} digits */
-export function givenText(x, digits) {
+export function inputText(x, digits) {
   const text = fixed(x, Math.max(digits, 4));
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
@@ -35,7 +35,7 @@ export function givenText(x, digits) {
 export const computedText = (x, digits) => (x === -Infinity ? "−∞" : fixed(x, digits));
 
 /** @param {string} text @param {number} x @returns {Shown} */
-const asShown = (text, x) => ({ text, exact: Math.abs(valueOf(text) - x) <= 1e-12 * Math.max(1, Math.abs(x)) });
+const displayedText = (text, x) => ({ text, exact: Math.abs(valueOf(text) - x) <= 1e-12 * Math.max(1, Math.abs(x)) });
 
 /** The number that a text shows. @param {string} text */
 const valueOf = (text) => Number(text.replace("−", "-"));
@@ -63,11 +63,11 @@ const bracketed = (text) => (text.startsWith("−") ? `(${text})` : text);
  * @param {number} j
  */
 export function spelled(machine, table, i, j) {
-  const { lang, digits, words, keys, given, stages, mask, scale } = machine;
+  const { lang, digits, words, keys, given: inputs, stages, mask, scale } = machine;
   const read = (/** @type {string} */ name, /** @type {number} */ r, /** @type {number} */ c, decimals = digits) => {
-    const known = /** @type {Record<string, Table>} */ (given)[name];
-    const x = (known ?? /** @type {Record<string, Table>} */ (stages)[name])[r][c];
-    return asShown(known ? givenText(x, decimals) : computedText(x, decimals), x);
+    const inputTable = /** @type {Record<string, Table>} */ (inputs)[name];
+    const x = (inputTable ?? /** @type {Record<string, Table>} */ (stages)[name])[r][c];
+    return displayedText(inputTable ? inputText(x, decimals) : computedText(x, decimals), x);
   };
   const names = { from: words[i], to: keys[j] };
   const sum = (/** @type {(decimals: number) => [Shown, Shown][]} */ write) => {
@@ -81,12 +81,12 @@ export function spelled(machine, table, i, j) {
     return `${some.join(" + ")} ${exact ? "=" : "≈"} ${result.text}`;
   };
   const along = (/** @type {Table} */ row) => row[0].map((_, c) => c);
-  if (/** @type {Record<string, Table>} */ (given)[table]) return "";
-  const from = table === "q" || !given.memory ? "x" : "memory";
+  if (/** @type {Record<string, Table>} */ (inputs)[table]) return "";
+  const from = table === "q" || !inputs.memory ? "x" : "memory";
   const w = `w_${table}`;
   if (table === "q" || table === "k" || table === "v") {
-    if (!given[/** @type {"w_q"} */ (w)]) return `= ${from === "x" ? "X" : "Y"}`;
-    return sum((decimals) => along(/** @type {Table} */ (given[from])).map((c) => [read(from, i, c, decimals), read(w, c, j, decimals)]));
+    if (!inputs[/** @type {"w_q"} */ (w)]) return `= ${from === "x" ? "X" : "Y"}`;
+    return sum((decimals) => along(/** @type {Table} */ (inputs[from])).map((c) => [read(from, i, c, decimals), read(w, c, j, decimals)]));
   }
   if (table === "scores") return sum((decimals) => along(/** @type {Table} */ (stages.q)).map((c) => [read("q", i, c, decimals), read("k", j, c, decimals)]));
   if (table === "scaled") {
@@ -94,7 +94,7 @@ export function spelled(machine, table, i, j) {
     const result = read("scaled", i, j),
       factor = factorOf(scale, width);
     const by = { sqrt: `√${width}`, none: "1", width: String(width) }[/** @type {"sqrt"} */ (scale)];
-    const timesIn = (/** @type {number} */ decimals) => asShown(givenText(factor, decimals), factor);
+    const timesIn = (/** @type {number} */ decimals) => displayedText(inputText(factor, decimals), factor);
     const decimals = enoughDecimals(digits, result.text, (some) => valueOf(read("scores", i, j, some).text) * (by === undefined ? valueOf(timesIn(some).text) : factor));
     const score = read("scores", i, j, decimals),
       times = timesIn(decimals);
@@ -115,14 +115,14 @@ export function spelled(machine, table, i, j) {
 /** A share of a softmax; what is hidden adds nothing. @param {Spelled} machine @param {number} i @param {number} j */
 function share({ lang, digits, mask, stages }, i, j) {
   const row = stages.masked[i];
-  const seen = row.map((_, c) => c).filter((c) => mask[i][c]);
+  const visible = row.map((_, c) => c).filter((c) => mask[i][c]);
   const top = Math.max(...row);
   const off = Math.abs(top) > FAR ? top : 0;
   const result = stages.weights[i][j];
-  const shown = asShown(computedText(result, digits), result);
+  const displayed = displayedText(computedText(result, digits), result);
   const decimalsFor = (/** @type {(c: number, decimals: number) => number} */ part) => {
-    const evaluate = (/** @type {number} */ decimals) => part(j, decimals) / seen.reduce((total, c) => total + part(c, decimals), 0);
-    return seen.length > TERMS ? digits : enoughDecimals(digits, shown.text, evaluate);
+    const evaluate = (/** @type {number} */ decimals) => part(j, decimals) / visible.reduce((total, c) => total + part(c, decimals), 0);
+    return visible.length > TERMS ? digits : enoughDecimals(digits, displayed.text, evaluate);
   };
   const exponent = (/** @type {number} */ c, /** @type {number} */ decimals) => computedText(row[c] - off, decimals);
   const raisedText = (/** @type {number} */ c, /** @type {number} */ decimals) => computedText(Math.exp(row[c] - off), decimals);
@@ -130,11 +130,11 @@ function share({ lang, digits, mask, stages }, i, j) {
   const power = (/** @type {number} */ c) => `e^{${exponent(c, fine[0])}}`;
   const raised = (/** @type {number} */ c) => raisedText(c, fine[1]);
   const all = (/** @type {(c: number) => string} */ write) => {
-    const terms = seen.map(write);
+    const terms = visible.map(write);
     return (terms.length > TERMS ? [...terms.slice(0, TERMS - 2), "…", ...terms.slice(-1)] : terms).join(" + ");
   };
-  const alone = seen.length === 1;
+  const alone = visible.length === 1;
   const over = (/** @type {string} */ text) => (alone ? text : `(${text})`);
-  const spelledOut = `${power(j)} ÷ ${over(all(power))} ≈ ${raised(j)} ÷ ${over(all(raised))} ${alone && shown.exact ? "=" : "≈"} ${shown.text}`;
+  const spelledOut = `${power(j)} ÷ ${over(all(power))} ≈ ${raised(j)} ÷ ${over(all(raised))} ${alone && displayed.exact ? "=" : "≈"} ${displayed.text}`;
   return off ? `${spelledOut} ${say(lang, "(after {top}, the largest, is taken off everywhere: the shares stay)", { top: computedText(top, fine[0]) })}` : spelledOut;
 }

@@ -29,18 +29,18 @@ import { label } from "../core/view.js";
  * @property {number} error how far off the sum of the weights may be
  */
 
-/** @param {Head} one @param {number} query @returns {Derivation} */
-export const derivation = (one, query) => (one instanceof Mixer ? mixed(one, query) : attended(one, query));
+/** @param {Head} instance @param {number} query @returns {Derivation} */
+export const derivation = (instance, query) => (instance instanceof Mixer ? mixed(instance, query) : attended(instance, query));
 
-/** @param {Head} one @param {number} query @returns {Derivation} */
-function attended(one, query) {
+/** @param {Head} attentionHead @param {number} query @returns {Derivation} */
+function attended(attentionHead, query) {
   const { lang } = state.now;
-  const { layer, sink, width } = one;
-  const steps = one.steps(query);
+  const { layer, sink, width } = attentionHead;
+  const steps = attentionHead.steps(query);
   const seen = Uint8Array.from(steps.masked, (score) => Number(score > -Infinity));
   /** @type {Column[]} */
   const columns = [];
-  const rest = { pair: [], columns, weights: steps.weights, seen, sink: steps.sink, signed: false, output: steps.output, error: one.error };
+  const rest = { pair: [], columns, weights: steps.weights, seen, sink: steps.sink, signed: false, output: steps.output, error: attentionHead.error };
   if (width === 0)
     return { ...rest, formula: say(lang, "Only the weights were kept (--eager), as the model gave them: without q, k and v there are no steps to show.") };
   const dot = layer.errors?.dot ?? 0,
@@ -57,11 +57,11 @@ function attended(one, query) {
   return { ...rest, formula };
 }
 
-/** @param {Mixer} one @param {number} query @returns {Derivation} */
-function mixed(one, query) {
+/** @param {Mixer} mixer @param {number} query @returns {Derivation} */
+function mixed(mixer, query) {
   const { lang } = state.now;
-  const { layer, error } = one;
-  const steps = one.steps(query);
+  const { layer, error } = mixer;
+  const steps = mixer.steps(query);
   const dot = layer.errors?.dot ?? 0,
     scored = Math.abs(dot * layer.scale),
     rough = Math.max(error, scored); // a product may be larger than any weight
@@ -84,34 +84,34 @@ function mixed(one, query) {
   // What is off in q·k decays with it, and under the delta rule as much may be off in what was taken out.
   const each = (/** @type {number} */ w, /** @type {number} */ j) => Math.min(error, scored * steps.left[j] * (steps.write ? 2 : 1)) + 1e-7 * Math.abs(w);
   const all = weights.reduce((/** @type {number} */ sum, /** @type {number} */ w, /** @type {number} */ j) => sum + (seen[j] ? each(w, j) : 0), 0);
-  return { formula, pair: pair(one, query, steps, rough), columns, weights, seen, sink: null, signed: true, output, error: all };
+  return { formula, pair: pair(mixer, query, steps, rough), columns, weights, seen, sink: null, signed: true, output, error: all };
 }
 
-/** The chosen pair: its factors, and what became of it. @param {Mixer} one @param {number} i @param {import("../core/mixer.js").MixerSteps} steps @param {number} rough how far off products may be @returns {Node[]} */
-function pair(one, i, { scaled, left, write, before, removed, weights, seen }, rough) {
+/** The chosen pair: its factors, and what became of it. @param {Mixer} mixer @param {number} i @param {import("../core/mixer.js").MixerSteps} steps @param {number} rough how far off products may be @returns {Node[]} */
+function pair(mixer, i, { scaled, left, write, before, removed, weights, seen }, rough) {
   const { lang, key: j } = state.now;
   if (!seen[j]) return [];
-  const { error } = one;
+  const { error } = mixer;
   /** @type {Record<string, import("../core/dom.js").Child>} */
   const names = { from: token(label("query", i)), to: token(label("key", j)), writer: "" };
-  const factors = [knownText(scaled[j], (one.layer.errors?.dot ?? 0) * one.layer.scale), factor(left[j]), ...(write ? [factor(write[j])] : [])];
-  const [score, leftOver, beta] = factors;
-  const values = { from: hole("from"), to: hole("to"), score, left: leftOver, beta };
+  const factors = [knownText(scaled[j], (mixer.layer.errors?.dot ?? 0) * mixer.layer.scale), factor(left[j]), ...(write ? [factor(write[j])] : [])];
+  const [score, decay, beta] = factors;
+  const values = { from: hole("from"), to: hole("to"), score, left: decay, beta };
 
-  const told = (/** @type {string} */ sentence) => [h("p", { class: "pair" }, ...filled(sentence, names))];
+  const paragraph = (/** @type {string} */ sentence) => [h("p", { class: "pair" }, ...filled(sentence, names))];
   const weight = productText(weights[j], error, factors);
-  if (!write || !removed) return told(say(lang, "{from} takes {to}: {score} × {left} ≈ {weight}", { ...values, weight }));
-  if (Math.abs(removed[j]) <= 2 * rough) return told(say(lang, "{from} takes {to}: {score} × {left} × {beta} ≈ {weight}", { ...values, weight }));
-  const taken = one.taken(i, j, weights);
-  const most = taken.reduce((best, x, t) => (Math.abs(x) > Math.abs(taken[best]) ? t : best), i);
+  if (!write || !removed) return paragraph(say(lang, "{from} takes {to}: {score} × {left} ≈ {weight}", { ...values, weight }));
+  if (Math.abs(removed[j]) <= 2 * rough) return paragraph(say(lang, "{from} takes {to}: {score} × {left} × {beta} ≈ {weight}", { ...values, weight }));
+  const removedBy = mixer.taken(i, j, weights);
+  const most = removedBy.reduce((best, x, t) => (Math.abs(x) > Math.abs(removedBy[best]) ? t : best), i);
   names.writer = token(label("key", most));
-  return told(
+  return paragraph(
     say(lang, "{from} takes {to}: {score} × {left} × {beta} ≈ {product}; later writes make it {weight}, most of all that of {writer} ({change}).", {
       ...values,
       product: productText(before[j], rough, factors),
       weight: exactly(weights[j], error),
       writer: hole("writer"),
-      change: exactly(-taken[most], rough),
+      change: exactly(-removedBy[most], rough),
     }),
   );
 }

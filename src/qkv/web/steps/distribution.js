@@ -35,18 +35,18 @@ export class DistributionElement extends HTMLElement {
     const { widths, seed, rows, keys } = this.told;
     const each = widths[widths.length - 1];
     const drawn = normals(seed, rows * (1 + keys) * each);
-    const made = widths.map(() => Array.from({ length: rows }, () => new Array(keys).fill(0)));
+    const products = widths.map(() => Array.from({ length: rows }, () => new Array(keys).fill(0)));
     for (let row = 0; row < rows; row++) {
       const q = row * (1 + keys) * each;
       for (let key = 0; key < keys; key++) {
         const k = q + (1 + key) * each;
         for (let c = 0, sum = 0, at = 0; c < each; c++) {
           sum += drawn[q + c] * drawn[k + c];
-          if (c + 1 === widths[at]) made[at++][row][key] = sum;
+          if (c + 1 === widths[at]) products[at++][row][key] = sum;
         }
       }
     }
-    return made;
+    return products;
   }
 
   /** @param {boolean} scaled @returns {Side} */

@@ -4,7 +4,7 @@
 import { factorOf, stagesOf } from "../core/arithmetic.js";
 import { level, painted, palette } from "../core/colour.js";
 import { choice, h, refill } from "../core/dom.js";
-import { computedText, givenText, spelled } from "./arithmetic_text.js";
+import { computedText, inputText, spelled } from "./arithmetic_text.js";
 import { state } from "../core/state.js";
 import { mark, say } from "../core/words.js";
 
@@ -145,12 +145,12 @@ export class MachineElement extends HTMLElement {
   /** Change what was changed once, as far as it makes sense here. @param {string} changes */
   redo(changes) {
     for (const change of changes.split(",")) {
-      const [id, said] = change.split(":");
-      const [name, i, j] = place(id);
-      const x = read(said ?? "");
+      const [id, text] = change.split(":");
+      const [name, i, j] = positionOf(id);
+      const x = read(text ?? "");
       if (id === "scale") {
-        const way = this.scales().find(([value]) => value === said);
-        if (way) this.now.scale = scaleOf(way[0]);
+        const scaling = this.scales().find(([value]) => value === text);
+        if (scaling) this.now.scale = scaleOf(scaling[0]);
       } else if (x !== null && this.before(name)?.[i]?.[j] !== undefined) {
         if (name === "mask") this.now.mask[i][j] = x !== 0;
         else /** @type {Record<string, Table>} */ (this.now.given)[name][i][j] = x;
@@ -238,12 +238,12 @@ export class MachineElement extends HTMLElement {
     const id = `${name}.${i}.${j}`;
     const first = i === 0 && j === 0;
     const common = { "data-cell": id, tabindex: first ? 0 : -1 };
-    let made;
+    let element;
     if (name === "mask") {
-      made = h("button", { ...common, type: "button", "aria-label": label, onclick: () => this.toggle(i, j) });
+      element = h("button", { ...common, type: "button", "aria-label": label, onclick: () => this.toggle(i, j) });
     } else if (this.isGiven(name)) {
       // No inputmode: some number pads have no minus sign.
-      made = h("input", {
+      element = h("input", {
         ...common,
         "aria-label": label,
         type: "text",
@@ -255,10 +255,10 @@ export class MachineElement extends HTMLElement {
         onchange: () => this.settle(name, i, j),
       });
     } else {
-      made = h("td", { ...common, role: "gridcell", "data-label": label });
+      element = h("td", { ...common, role: "gridcell", "data-label": label });
     }
-    this.cells.set(id, made);
-    return made.localName === "td" ? made : h("td", { role: "gridcell" }, made);
+    this.cells.set(id, element);
+    return element.localName === "td" ? element : h("td", { role: "gridcell" }, element);
   }
 
   /** Write every number where it stands. */
@@ -267,7 +267,7 @@ export class MachineElement extends HTMLElement {
     const { lang, theme } = state.now;
     const { full } = palette(theme);
     for (const [id, cell] of this.cells) {
-      const [name, i, j] = place(id);
+      const [name, i, j] = positionOf(id);
       const hidden = !this.now.mask[i]?.[j] && ["masked", "weights"].includes(name);
       if (name === "mask") {
         const open = this.now.mask[i][j];
@@ -279,7 +279,7 @@ export class MachineElement extends HTMLElement {
       const x = /** @type {Table} */ (this.table(name))[i][j];
       if (cell instanceof HTMLInputElement) {
         const before = /** @type {Record<string, Table>} */ (this.told.given)[name][i][j];
-        if (cell !== document.activeElement || !cell.value) cell.value = givenText(x, digits);
+        if (cell !== document.activeElement || !cell.value) cell.value = inputText(x, digits);
         cell.classList.toggle("edited", x !== before);
         cell.style.setProperty("--signs", String(Math.max(4, Math.min(cell.value.length, 9))));
         continue;
@@ -296,8 +296,8 @@ export class MachineElement extends HTMLElement {
     nothing.textContent = blind.map((from) => say(lang, "{from} may look at nothing: its weights and its output are 0", { from })).join(" · ");
     const edited = this.changes !== "";
     const changed = /** @type {HTMLElement} */ (this.querySelector(".changed"));
-    const said = edited ? say(lang, "changed") : "";
-    if (changed.textContent !== said) changed.textContent = said;
+    const status = edited ? say(lang, "changed") : "";
+    if (changed.textContent !== status) changed.textContent = status;
     this.querySelector(".reset")?.toggleAttribute("disabled", !edited);
     this.scaling();
     this.light();
@@ -310,17 +310,17 @@ export class MachineElement extends HTMLElement {
   scales() {
     const { scale } = this.told;
     /** @type {[string, string][]} */
-    const ways = this.width === null ? [["none", "÷ 1"]] : [["sqrt", "÷ √d"], ["none", "÷ 1"], ["width", "÷ d"]];
-    return typeof scale === "number" ? [...ways, [String(scale), `× ${givenText(scale, 4)}`]] : ways;
+    const choices = this.width === null ? [["none", "÷ 1"]] : [["sqrt", "÷ √d"], ["none", "÷ 1"], ["width", "÷ d"]];
+    return typeof scale === "number" ? [...choices, [String(scale), `× ${inputText(scale, 4)}`]] : choices;
   }
 
   /** The choice of what scores are divided by. */
   scaling() {
-    const place = this.querySelector(".scaling");
-    if (!place) return;
+    const container = this.querySelector(".scaling");
+    if (!container) return;
     const { lang } = state.now;
     refill(
-      place,
+      container,
       choice(say(lang, "Scaling"), this.scales(), String(this.now.scale), (value) => {
         this.now.scale = scaleOf(value);
         this.compute();
@@ -346,7 +346,7 @@ export class MachineElement extends HTMLElement {
     const table = /** @type {Record<string, Table>} */ (this.now.given)[name];
     if (x === null) {
       this.light();
-      this.say(say(state.now.lang, "not a number: {number} stays in force", { number: givenText(table[i][j], this.told.digits) }));
+      this.say(say(state.now.lang, "not a number: {number} stays in force", { number: inputText(table[i][j], this.told.digits) }));
       return;
     }
     table[i][j] = x;
@@ -357,7 +357,7 @@ export class MachineElement extends HTMLElement {
   /** After typing: the number in force is what is shown. @param {string} name @param {number} i @param {number} j */
   settle(name, i, j) {
     const cell = /** @type {HTMLInputElement} */ (this.cells.get(`${name}.${i}.${j}`));
-    cell.value = givenText(/** @type {Table} */ (this.table(name))[i][j], this.told.digits);
+    cell.value = inputText(/** @type {Table} */ (this.table(name))[i][j], this.told.digits);
     cell.setAttribute("aria-invalid", "false");
     this.light();
   }
@@ -367,9 +367,9 @@ export class MachineElement extends HTMLElement {
     const { lang } = state.now;
     const { q, v } = this.stages;
     const { scale } = this.now;
-    const shown = (/** @type {string} */ table) => this.querySelector(`[data-table="${table}"]`) !== null;
+    const isShown = (/** @type {string} */ table) => this.querySelector(`[data-table="${table}"]`) !== null;
     const part = (/** @type {string} */ table, /** @type {string} */ text, kind = "") => {
-      if (!shown(table)) return h("span", { class: kind || null }, text);
+      if (!isShown(table)) return h("span", { class: kind || null }, text);
       const name = say(lang, NAMES[table]);
       return h("button", { type: "button", class: kind || null, "data-part": table, tabindex: -1, "aria-label": text === name ? null : `${text}: ${name}` }, text);
     };
@@ -380,28 +380,28 @@ export class MachineElement extends HTMLElement {
     const scaled =
       q && under !== undefined
         ? h("span", { class: "fraction" }, scores, part("scaled", under))
-        : h("span", { class: "product" }, scores, q || typeof scale === "number" ? part("scaled", `× ${givenText(factorOf(scale, this.width), 4)}`) : null);
-    const inner = [scaled, shown("mask") ? h("i", {}, "+") : null, shown("mask") ? part("masked", "M") : null];
-    const place = /** @type {HTMLElement} */ (this.querySelector(".equation"));
-    const held = document.activeElement instanceof HTMLElement && place.contains(document.activeElement) ? document.activeElement.dataset.part : null;
-    place.replaceChildren(
+        : h("span", { class: "product" }, scores, q || typeof scale === "number" ? part("scaled", `× ${inputText(factorOf(scale, this.width), 4)}`) : null);
+    const inner = [scaled, isShown("mask") ? h("i", {}, "+") : null, isShown("mask") ? part("masked", "M") : null];
+    const container = /** @type {HTMLElement} */ (this.querySelector(".equation"));
+    const focusedPart = document.activeElement instanceof HTMLElement && container.contains(document.activeElement) ? document.activeElement.dataset.part : null;
+    container.replaceChildren(
       part("weights", "softmax"),
       h("b", {}, "("),
-      ...inner.filter((one) => one !== null),
+      ...inner.filter((node) => node !== null),
       h("b", {}, ")"),
       ...(v ? [part("output", "·", "dot"), part("v", "V")] : []),
     );
-    const buttons = /** @type {HTMLElement[]} */ ([...place.querySelectorAll("button")]);
-    const again = buttons.find((button) => button.dataset.part === held) ?? buttons[0];
+    const buttons = /** @type {HTMLElement[]} */ ([...container.querySelectorAll("button")]);
+    const again = buttons.find((button) => button.dataset.part === focusedPart) ?? buttons[0];
     if (again) again.tabIndex = 0;
-    if (held) again?.focus();
+    if (focusedPart) again?.focus();
   }
 
   /** @param {EventTarget | null} target */
   point(target) {
     const element = target instanceof Element ? target : null;
     const cell = element?.closest("td")?.querySelector("[data-cell]") ?? element?.closest("[data-cell]");
-    this.at.over = cell instanceof HTMLElement ? place(cell.dataset.cell ?? "") : null;
+    this.at.over = cell instanceof HTMLElement ? positionOf(cell.dataset.cell ?? "") : null;
     const table = element?.closest("[data-table]"),
       part = element?.closest("[data-part]");
     this.light(part instanceof HTMLElement ? part.dataset.part : table instanceof HTMLElement ? table.dataset.table : undefined);
@@ -409,7 +409,7 @@ export class MachineElement extends HTMLElement {
 
   /** @param {HTMLElement} target */
   enter(target) {
-    this.at.focus = target.dataset.cell ? place(target.dataset.cell) : null;
+    this.at.focus = target.dataset.cell ? positionOf(target.dataset.cell) : null;
     this.at.over = null;
     const group = target.closest("table, .equation");
     if (group && (target.dataset.cell || target.dataset.part)) {
@@ -432,19 +432,19 @@ export class MachineElement extends HTMLElement {
     const name = table ?? cell?.[0];
     for (const lit of this.querySelectorAll(".lit, .here")) lit.classList.remove("lit", "here");
     if (name) {
-      const shown = name === "masked" ? ["mask", "masked"] : [name];
-      for (const each of shown) this.querySelector(`[data-table="${each}"]`)?.classList.add("lit");
+      const tables = name === "masked" ? ["mask", "masked"] : [name];
+      for (const each of tables) this.querySelector(`[data-table="${each}"]`)?.classList.add("lit");
       for (const part of PARTS_OF[name] ?? [name]) this.querySelector(`[data-part="${part}"]`)?.classList.add("lit");
     }
     const line = /** @type {HTMLElement} */ (this.querySelector(".sum"));
     const { query, show } = this.told;
-    const asked = cell ?? (query === null ? null : this.first(query, show));
-    if (!asked) return line.replaceChildren(say(state.now.lang, "Point at a number, or move to it with the arrow keys: here stands how it comes about."));
+    const active = cell ?? (query === null ? null : this.first(query, show));
+    if (!active) return line.replaceChildren(say(state.now.lang, "Point at a number, or move to it with the arrow keys: here stands how it comes about."));
     if (cell) {
       this.cells.get(cell.join("."))?.closest("td")?.classList.add("here");
       for (const source of this.sources(cell)) this.cells.get(source.join("."))?.closest("td")?.classList.add("lit");
     }
-    line.replaceChildren(...raised(this.explained(asked)));
+    line.replaceChildren(...raised(this.explained(active)));
   }
 
   /** The cell that is spelled out before anything is pointed at: of the row asked for, where it looks most. @param {number} query @param {string[]} show @returns {Cell | null} */
@@ -456,8 +456,8 @@ export class MachineElement extends HTMLElement {
 
   /** The cells that a cell was computed from. @param {Cell} cell @returns {Cell[]} */
   sources([name, i, j]) {
-    const all = (/** @type {string} */ table, /** @type {"row" | "column"} */ way, /** @type {number} */ which) =>
-      (this.table(table) ?? []).flatMap((row, r) => (way === "row" && r !== which ? [] : way === "row" ? row.map((_, c) => /** @type {Cell} */ ([table, r, c])) : [/** @type {Cell} */ ([table, r, which])]));
+    const all = (/** @type {string} */ table, /** @type {"row" | "column"} */ axis, /** @type {number} */ which) =>
+      (this.table(table) ?? []).flatMap((row, r) => (axis === "row" && r !== which ? [] : axis === "row" ? row.map((_, c) => /** @type {Cell} */ ([table, r, c])) : [/** @type {Cell} */ ([table, r, which])]));
     if (this.isGiven(name)) return [];
     const source = name !== "q" && this.now.given.memory ? "memory" : "x";
     if (["q", "k", "v"].includes(name))
@@ -478,7 +478,7 @@ export class MachineElement extends HTMLElement {
     const [down, across] = this.axes(name, name === "mask" ? mask : /** @type {Table} */ (this.table(name)));
     const title = `${say(lang, NAMES[name])} [${down[i]}, ${across[j]}]`;
     if (input?.getAttribute("aria-invalid") === "true") {
-      const number = givenText(/** @type {Table} */ (this.table(name))[i][j], digits);
+      const number = inputText(/** @type {Table} */ (this.table(name))[i][j], digits);
       return `${title}  ${say(lang, "not a number: {number} stays in force", { number })}`;
     }
     const sum = spelled({ lang, digits, words, keys, given, stages: this.stages, mask, scale }, name, i, j);
@@ -504,7 +504,7 @@ export class MachineElement extends HTMLElement {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (target instanceof HTMLInputElement && target.dataset.cell) {
       if (event.key === "Enter") return target.select();
-      if (event.key === "Escape") return this.settle(...place(target.dataset.cell));
+      if (event.key === "Escape") return this.settle(...positionOf(target.dataset.cell));
       // Within a number the arrows move the caret, until they leave it.
       const { selectionStart: start, selectionEnd: end, value } = target;
       const whole = start === 0 && end === value.length;
@@ -519,7 +519,7 @@ export class MachineElement extends HTMLElement {
       return next?.focus();
     }
     if (!target.dataset.cell) return;
-    const [name, i, j] = place(target.dataset.cell);
+    const [name, i, j] = positionOf(target.dataset.cell);
     event.preventDefault();
     this.cells.get(`${name}.${i + step[0]}.${j + step[1]}`)?.focus();
   }
@@ -529,7 +529,7 @@ export class MachineElement extends HTMLElement {
 const scaleOf = (value) => (Number.isNaN(Number(value)) ? /** @type {Scale} */ (value) : Number(value));
 
 /** @param {string} id @returns {Cell} */
-function place(id) {
+function positionOf(id) {
   const [name, i, j] = id.split(".");
   return [name, Number(i), Number(j)];
 }

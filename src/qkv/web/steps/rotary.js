@@ -86,8 +86,8 @@ export class RotaryElement extends HTMLElement {
       const input = this.querySelectorAll("input")[i];
       input.value = String(at);
       input.setAttribute("aria-valuetext", String(at));
-      const shown = input.nextElementSibling;
-      if (shown) shown.textContent = String(at);
+      const output = input.nextElementSibling;
+      if (output) output.textContent = String(at);
     });
   }
 
@@ -122,9 +122,9 @@ export class RotaryElement extends HTMLElement {
     }
     this.querySelector(".dial")?.replaceChildren(this.dial(q, k));
     const values = { m: this.m, n: this.n, product: fixed(product, digits), apart: String(this.m - this.n).replace("-", "−") };
-    const said = say(lang, "q is turned by {m} · θ, k by {n} · θ, and q·k = {product}. It is the same wherever m − n = {apart}.", values);
+    const caption = say(lang, "q is turned by {m} · θ, k by {n} · θ, and q·k = {product}. It is the same wherever m − n = {apart}.", values);
     const line = /** @type {HTMLElement} */ (this.querySelector("p.told"));
-    if (line.textContent !== said) line.textContent = said;
+    if (line.textContent !== caption) line.textContent = caption;
     const angle = (/** @type {number} */ at) => fixed(at * theta, digits);
     this.querySelector(".dial")?.setAttribute("aria-label", say(lang, "q at an angle of {q}, k at {k}", { q: angle(this.m), k: angle(this.n) }));
     this.querySelector(".back")?.toggleAttribute("disabled", Math.min(this.m, this.n) === 0);

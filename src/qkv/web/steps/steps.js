@@ -9,7 +9,7 @@ import { axes, label, partOf, view } from "../core/view.js";
 /** @import { Column, Derivation } from "./derivation.js" */
 /** @import { Head } from "../core/attention.js" */
 
-const FEW = 8; // keys shown at first
+const INITIAL_KEYS = 8; // keys shown at first
 const MANY = 2000; // … and at most
 const VALUES = 3; // numbers of each v
 const OUTPUT = 6; // numbers of the output
@@ -55,39 +55,39 @@ export class StepsPanel extends HTMLElement {
     await seen.ready;
     if (mine !== this.asked) return;
     markOld(this, false);
-    const { head: one } = seen;
+    const { head: headInstance } = seen;
     const name = say(lang, "Layer {layer} · Head {head}", { layer, head });
     const bar = h("div", { class: "bar" }, h("h2", {}, say(lang, "How these weights come about")), h("span", { class: "help" }, name));
-    if (!one) return refill(this, bar, h("p", { class: "help" }, say(lang, "This layer is here as an overview only: there are no numbers to show.")));
+    if (!headInstance) return refill(this, bar, h("p", { class: "help" }, say(lang, "This layer is here as an overview only: there are no numbers to show.")));
     const row = filled(say(lang, "Row of {token} (query {i})", { token: hole("token"), i: query }), {
       token: token(label("query", query)),
     });
-    const told = derivation(one, query);
+    const derived = derivation(headInstance, query);
     refill(
       this,
       bar,
       h("h3", {}, ...row),
-      h("p", { class: "formula" }, told.formula),
+      h("p", { class: "formula" }, derived.formula),
       seen.without ? h("p", { class: "note" }, say(lang, "These are the true numbers, with the sink: it is hidden in the map and in the lines only.")) : null,
-      ...told.pair,
-      this.table(one, told),
-      ...this.notes(one, told),
+      ...derived.pair,
+      this.table(headInstance, derived),
+      ...this.notes(headInstance, derived),
     );
   }
 
-  /** @param {Head} one @param {Derivation} told */
-  table(one, { columns, weights, seen, signed, sink, error: off }) {
+  /** @param {Head} headInstance @param {Derivation} told */
+  table(headInstance, { columns, weights, seen, signed, sink, error: off }) {
     const { lang, key, part, item } = state.now;
     const special = axes(partOf(part), item, "tokens")[1];
-    const { error } = one;
+    const { error } = headInstance;
     const sizes = weights.map(Math.abs);
     const widest = signed ? sizes.reduce((a, b) => Math.max(a, b), 0) || 1 : 1;
-    const order = Array.from({ length: one.m }, (_, j) => j);
+    const order = Array.from({ length: headInstance.m }, (_, j) => j);
     order.sort((a, b) => sizes[b] - sizes[a] || seen[b] - seen[a] || a - b);
-    const shown = order.slice(0, this.all ? MANY : FEW);
-    if (!this.all && !shown.includes(key)) shown.push(key);
+    const topKeys = order.slice(0, this.all ? MANY : INITIAL_KEYS);
+    if (!this.all && !topKeys.includes(key)) topKeys.push(key);
 
-    const { v, valueWidth } = one;
+    const { v, valueWidth } = headInstance;
     const heading = h(
       "tr",
       {},
@@ -104,7 +104,7 @@ export class StepsPanel extends HTMLElement {
         : null,
     );
     const body = h("tbody", {});
-    for (const j of shown) {
+    for (const j of topKeys) {
       const hidden = !seen[j];
       body.append(
         h(
@@ -131,7 +131,7 @@ export class StepsPanel extends HTMLElement {
                 "td",
                 { class: "values" },
                 Array.from(v.subarray(j * valueWidth, j * valueWidth + Math.min(VALUES, valueWidth)), (x) =>
-                  number(x, one.layer.errors?.value),
+                  number(x, headInstance.layer.errors?.value),
                 ).join("  "),
               )
             : null,
@@ -146,7 +146,7 @@ export class StepsPanel extends HTMLElement {
         h("td", {}, value),
         v ? h("td", { class: "values" }) : null,
       );
-    const listed = new Set(shown),
+    const listed = new Set(topKeys),
       rest = order.filter((j) => !listed.has(j));
     const hidden = rest.filter((j) => !seen[j]).length;
     const total = weights.reduce((a, b) => a + b, 0) + (sink ?? 0);
@@ -164,16 +164,16 @@ export class StepsPanel extends HTMLElement {
     return scrolled(h("div", named, h("table", {}, h("thead", {}, heading), body, foot)));
   }
 
-  /** @param {Head} one @param {Derivation} told */
-  notes(one, { output, seen, signed, weights, error: off }) {
+  /** @param {Head} headInstance @param {Derivation} told */
+  notes(headInstance, { output, seen, signed, weights, error: off }) {
     const { lang } = state.now;
     const notes = [];
-    const { value } = one.layer.errors ?? { value: 0 };
+    const { value } = headInstance.layer.errors ?? { value: 0 };
     // float16 is off by 1/2048 of the largest v; shares sum to 1, a mixer's weights to what they sum to.
     const all = signed ? weights.reduce((sum, w) => sum + Math.abs(w), 0) : 1;
     const error = value * (all + 2048 * off);
     if (output) {
-      const some = Math.min(OUTPUT, output.length);
+      const count = Math.min(OUTPUT, output.length);
       notes.push(
         h(
           "p",
@@ -183,17 +183,17 @@ export class StepsPanel extends HTMLElement {
           h(
             "code",
             {},
-            `[${Array.from(output.slice(0, some), (x) => number(x, error)).join(", ")}${some < output.length ? ", …" : ""}]`,
+            `[${Array.from(output.slice(0, count), (x) => number(x, error)).join(", ")}${count < output.length ? ", …" : ""}]`,
           ),
-          h("small", {}, " " + say(lang, "first {n} of {all} numbers", { n: some, all: output.length })),
+          h("small", {}, " " + say(lang, "first {n} of {all} numbers", { n: count, all: output.length })),
         ),
       );
-    } else if (one.width > 0) notes.push(h("p", { class: "help" }, say(lang, "v doesn't fit into this page: the output isn't shown.")));
-    if (signed && one.layer.state)
+    } else if (headInstance.width > 0) notes.push(h("p", { class: "help" }, say(lang, "v doesn't fit into this page: the output isn't shown.")));
+    if (signed && headInstance.layer.state)
       notes.push(h("p", { class: "help" }, say(lang, "A state came before this text. What it gives to this token isn't in the table, nor in this output.")));
     if (!seen.some(Boolean))
       notes.push(h("p", { class: "help" }, say(lang, "This query may look at nothing: its weights and its output are 0.")));
-    if (one.m > FEW) {
+    if (headInstance.m > INITIAL_KEYS) {
       notes.push(
         h(
           "button",
@@ -206,11 +206,11 @@ export class StepsPanel extends HTMLElement {
               void this.render();
             },
           },
-          this.all ? say(lang, "Show the strongest only") : say(lang, "Show all {n} keys", { n: one.m }),
+          this.all ? say(lang, "Show the strongest only") : say(lang, "Show all {n} keys", { n: headInstance.m }),
         ),
       );
-      if (this.all && one.m > MANY)
-        notes.push(h("span", { class: "help" }, say(lang, "the first {n} of {all} are shown", { n: MANY, all: one.m })));
+      if (this.all && headInstance.m > MANY)
+        notes.push(h("span", { class: "help" }, say(lang, "the first {n} of {all} are shown", { n: MANY, all: headInstance.m })));
     }
     return notes;
   }

@@ -1,13 +1,13 @@
 // <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
 
 import { choice, h, layersAndHeads, markOld, weight } from "../core/dom.js";
-import { failed, openModel, served, specWanted } from "./live_view.js";
+import { failed, openModel, served, requestedSpec } from "./live_view.js";
 import { StudioElement, redraw } from "./studio_element.js";
 import { viewed } from "./served_source.js";
 import { slider } from "../core/slider.js";
 import { State } from "../core/state.js";
 import { headCalled, headName, isTrace, studio, titleOf } from "./studio_state.js";
-import { askOne, calledOff, Refused, TAB } from "./server_client.js";
+import { requestOne, calledOff, Refused, TAB } from "./server_client.js";
 import { mark, say } from "../core/words.js";
 import { header, partOf, View } from "../core/view.js";
 import { MapElement } from "../map/map.js";
@@ -82,7 +82,7 @@ export class Comparison extends StudioElement {
   /** The crosshair goes where one looks. */
   follow() {
     const { query, key } = studio.now;
-    const at = (/** @type {Slots} */ slots, /** @type {number} */ place) => slots.findIndex(([i]) => i === place);
+    const at = (/** @type {Slots} */ slots, /** @type {number} */ index) => slots.findIndex(([i]) => i === index);
     const [u, c] = [at(this.slots[0], query), at(this.slots[1], key)];
     if (u >= 0 && c >= 0) this.cross.set({ query: u, key: c });
   }
@@ -202,14 +202,14 @@ export class Comparison extends StudioElement {
   /** The other head: the one named, else the next of the layer. */
   otherHead() {
     const { against, part, layer, head } = studio.now;
-    const found = against.head ? headCalled(against.head) : null;
-    return found && found.part === part ? found : { part, layer, head: (head + 1) % partOf(part).layers[layer].heads };
+    const position = against.head ? headCalled(against.head) : null;
+    return position && position.part === part ? position : { part, layer, head: (head + 1) % partOf(part).layers[layer].heads };
   }
 
   /** What stands on the other side. @returns {Spec} */
   otherSpec() {
     const { against } = studio.now;
-    const spec = specWanted();
+    const spec = requestedSpec();
     if (against.by === "texts") return { ...spec, text: against.text || spec.text, more: [] };
     if (against.by === "models") {
       const model = against.model || spec.model;
@@ -242,13 +242,13 @@ export class Comparison extends StudioElement {
       if (mine !== this.asked || !partA || !b) return;
       if (!partB) return this.partMissing(a, b, name);
       if (at.layer >= partB.layers.length || at.head >= partB.layers[at.layer].heads) return this.headMissing(b, partA, partB);
-      const told = same ? null : await askOne("changes", { do: "changes", a: a.spec, b: spec, part: name }, signal);
-      const [one, two] = await Promise.all([a.head(partA, layer, item, head), b.head(partB, at.layer, item, at.head)]);
+      const changes = same ? null : await requestOne("changes", { do: "changes", a: a.spec, b: spec, part: name }, signal);
+      const [first, second] = await Promise.all([a.head(partA, layer, item, head), b.head(partB, at.layer, item, at.head)]);
       if (mine !== this.asked) return;
-      const sideA = sideOf(a, partA, one, item),
-        sideB = sideOf(b, partB, two, item);
-      const queries = /** @type {Slots} */ (told?.slots ?? sideA.queries.map((_, i) => [i, i])),
-        keys = /** @type {Slots} */ (told?.keys ?? sideA.keys.map((_, i) => [i, i]));
+      const sideA = sideOf(a, partA, first, item),
+        sideB = sideOf(b, partB, second, item);
+      const queries = /** @type {Slots} */ (changes?.slots ?? sideA.queries.map((_, i) => [i, i])),
+        keys = /** @type {Slots} */ (changes?.keys ?? sideA.keys.map((_, i) => [i, i]));
       this.slots = [queries, keys];
       this.follow();
       const named = (/** @type {string} */ side, /** @type {number} */ l, /** @type {number} */ n) => `${side} · ${headName(name, l, n)}`;
@@ -256,7 +256,7 @@ export class Comparison extends StudioElement {
       [...titles, say(lang, "B − A: blue is more in B, red is less")].forEach((text, i) => this.names?.[i].replaceChildren(text));
       const views = threeOf(sideA, sideB, queries, keys, this.bare);
       const shared = [queries, keys].every((slots) => slots.some(([i, j]) => i !== null && j !== null));
-      this.changed = shared ? (told?.top ?? []) : []; // without a common token every difference is 0
+      this.changed = shared ? (changes?.top ?? []) : []; // without a common token every difference is 0
       if (!shared) this.lacking(say(lang, "{a} and {b} split the text into different tokens and have none in common: A and B are shown side by side, without a difference.", { a: titleOf(a.spec.model), b: titleOf(b.spec.model) }));
       else if (this.missing) redraw(this.missing);
       this.drawn = drawing;
@@ -294,14 +294,14 @@ export class Comparison extends StudioElement {
   /** B has no such part. @param {ServedSource} a @param {ServedSource} b @param {string} name */
   partMissing(a, b, name) {
     const { lang } = studio.now;
-    const common = a.header.parts.filter((one) => b.header.parts.some((other) => other.name === one.name));
+    const common = a.header.parts.filter((each) => b.header.parts.some((other) => other.name === each.name));
     const [sideA, sideB] = [a, b].map(({ spec }) => titleOf(spec.model));
-    const parts = b.header.parts.map((one) => say(lang, PARTS[one.name])).join(", ");
+    const parts = b.header.parts.map((each) => say(lang, PARTS[each.name])).join(", ");
     const values = { a: sideA, b: sideB, part: say(lang, PARTS[name]), parts };
     if (common.length)
       return this.nothing(
         say(lang, "{b} has no part “{part}”, only: {parts}. Maps of different parts can't be compared.", values),
-        common.map((one) => [say(lang, "Compare “{part}”", { part: say(lang, PARTS[one.name]) }), () => studio.set({ part: one.name, item: 0, layer: 0, head: 0, query: 0, key: 0 })]),
+        common.map((each) => [say(lang, "Compare “{part}”", { part: say(lang, PARTS[each.name]) }), () => studio.set({ part: each.name, item: 0, layer: 0, head: 0, query: 0, key: 0 })]),
       );
     this.nothing(
       say(lang, "{a} and {b} have no part in common: A shows “{part}”, and B only has: {parts}. Choose a model of the same kind for B, or compare within {a}.", values),
@@ -315,7 +315,7 @@ export class Comparison extends StudioElement {
     const near = Math.min(layer, partB.layers.length - 1);
     const nearest = { layer: near, head: Math.min(head, partB.layers[near].heads - 1, partA.layers[near].heads - 1) };
     const layers = partB.layers.length,
-      heads = Math.max(...partB.layers.map((one) => one.heads));
+      heads = Math.max(...partB.layers.map((layer) => layer.heads));
     const size = layersAndHeads(lang, layers, heads);
     const name = headName(partA.name, nearest.layer, nearest.head);
     this.nothing(say(lang, "{b} has no head {name}: it has {size} (counted from 0).", { b: titleOf(b.spec.model), name: headName(partA.name, layer, head), size }), [[say(lang, "Compare head {name} of both", { name }), () => studio.set(nearest)]]);
@@ -373,13 +373,13 @@ function sideOf(source, part, head, item) {
 
 /** The views of both, and of what the second has more than the first. @param {Side} a @param {Side} b @param {Slots} queries @param {Slots} keys @param {boolean} bare without the sink */
 export function threeOf(a, b, queries, keys, bare) {
-  const steps = (/** @type {Slots} */ slots, /** @type {string[]} */ one, /** @type {string[]} */ two, /** @type {0 | 1} */ axis) =>
+  const steps = (/** @type {Slots} */ slots, /** @type {string[]} */ firstLabels, /** @type {string[]} */ secondLabels, /** @type {0 | 1} */ axis) =>
     slots.map(([i, j], at) => {
-      const first = i === null ? null : one[i],
-        second = j === null ? null : two[j];
+      const first = i === null ? null : firstLabels[i],
+        second = j === null ? null : secondLabels[j];
       const text = first === null ? `+${second}` : second === null ? `−${first}` : first === second ? first : `${first} | ${second}`;
-      const places = i === j ? String(i) : [i, j].map((place) => place ?? "–").join(" | ");
-      return /** @type {Unit} */ ({ label: text, places, first: at, end: at + 1, lone: i === null || j === null, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
+      const range = i === j ? String(i) : [i, j].map((index) => index ?? "–").join(" | ");
+      return /** @type {Unit} */ ({ label: text, places: range, first: at, end: at + 1, lone: i === null || j === null, special: (i !== null && a.special[axis].has(i)) || (i === null && j !== null && b.special[axis].has(j)) });
     });
   const down = steps(queries, a.queries, b.queries, 0),
     across = steps(keys, a.keys, b.keys, 1);
@@ -399,9 +399,9 @@ export function threeOf(a, b, queries, keys, bare) {
   const width = across.length;
   const kind = a.part.signed ? "mixer" : "shares",
     shares = !a.part.signed;
-  const taken = (/** @type {Side} */ side, /** @type {0 | 1} */ which) => (bare ? Uint8Array.from(keys, (slot) => Number(side.sinks[slot[which] ?? -1] ?? false)) : null);
+  const withoutOf = (/** @type {Side} */ side, /** @type {0 | 1} */ which) => (bare ? Uint8Array.from(keys, (slot) => Number(side.sinks[slot[which] ?? -1] ?? false)) : null);
   const single = (/** @type {Side} */ side, /** @type {0 | 1} */ which) =>
-    new View({ kind, queries: down, keys: across, width, top: side.head.top, error: side.head.error, without: taken(side, which), compute: (at, weights, seen) => row(side, which, at, weights, seen) });
+    new View({ kind, queries: down, keys: across, width, top: side.head.top, error: side.head.error, without: withoutOf(side, which), compute: (at, weights, seen) => row(side, which, at, weights, seen) });
   const [first, second] = [single(a, 0), single(b, 1)];
   // What only one of the two has, or keeps, can't be compared.
   const without = bare ? Uint8Array.from(keys, (_, c) => Number(first.without?.[c] || second.without?.[c])) : null;
@@ -417,11 +417,11 @@ export function threeOf(a, b, queries, keys, bare) {
   };
   let top = 1;
   if (Math.max(queries.length, width) <= FULLY) {
-    const one = { weights: new Float32Array(width), seen: new Uint8Array(width) };
+    const firstLabels = { weights: new Float32Array(width), seen: new Uint8Array(width) };
     top = 0;
     for (let at = 0; at < queries.length; at++) {
-      compute(at, one.weights, one.seen);
-      for (const w of one.weights) top = Math.max(top, Math.abs(w));
+      compute(at, firstLabels.weights, firstLabels.seen);
+      for (const w of firstLabels.weights) top = Math.max(top, Math.abs(w));
     }
   }
   const difference = new View({ kind: "difference", queries: down, keys: across, width, top: top || 1, shares, without, compute });

@@ -7,31 +7,31 @@
 const LISTENER = "/events.js";
 const RECONNECT = 2000; // milliseconds after which a stream that was refused is tried again
 
-/** @param {(told: Told) => void} tell */
-export function hear(tell) {
+/** @param {(told: Told) => void} onEvent */
+export function listenToEvents(onEvent) {
   if ("SharedWorker" in window) {
     try {
       const worker = new SharedWorker(LISTENER, { name: "qkv-events" });
-      worker.port.onmessage = ({ data }) => tell(data);
-      worker.onerror = () => hearAlone(tell);
+      worker.port.onmessage = ({ data }) => onEvent(data);
+      worker.onerror = () => listenDirectly(onEvent);
       worker.port.start();
       return;
     } catch {
       // Some browsers name it and forbid it.
     }
   }
-  hearAlone(tell);
+  listenDirectly(onEvent);
 }
 
-/** As the shared worker does. @param {(told: Told) => void} tell */
-function hearAlone(tell) {
+/** As the shared worker does. @param {(told: Told) => void} onEvent */
+function listenDirectly(onEvent) {
   const stream = new EventSource("/api/events");
-  stream.onmessage = ({ data }) => tell(JSON.parse(data));
-  stream.onopen = () => tell({ kind: "connected" });
+  stream.onmessage = ({ data }) => onEvent(JSON.parse(data));
+  stream.onopen = () => onEvent({ kind: "connected" });
   stream.onerror = async () => {
-    if (stream.readyState !== EventSource.CLOSED) return tell({ kind: "lost", locked: false });
+    if (stream.readyState !== EventSource.CLOSED) return onEvent({ kind: "lost", locked: false });
     const status = await fetch(LISTENER).then((answer) => answer.status, () => 0);
-    tell({ kind: "lost", locked: status === 403 });
-    setTimeout(() => hearAlone(tell), RECONNECT);
+    onEvent({ kind: "lost", locked: status === 403 });
+    setTimeout(() => listenDirectly(onEvent), RECONNECT);
   };
 }

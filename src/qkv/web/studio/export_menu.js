@@ -1,16 +1,16 @@
 // <qkv-exportmenu>: what can be taken away: pictures and numbers of what is seen, the page, the lines of Python, a link.
 
 import { announce, h } from "../core/dom.js";
-import { failed, specShown } from "./live_view.js";
+import { failed, servedSpec } from "./live_view.js";
 import { linkNow } from "./studio_address.js";
 import { Menu } from "./menu.js";
 import { StudioElement } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
-import { askOne } from "./server_client.js";
+import { requestOne } from "./server_client.js";
 import { say } from "../core/words.js";
 import { header } from "../core/view.js";
 
-const SHOWN_FOR = 6000; // milliseconds that it says what was done
+const MESSAGE_TIME = 6000; // milliseconds that it says what was done
 
 export class ExportMenu extends StudioElement {
   fields = ["shown"];
@@ -61,7 +61,7 @@ export class ExportMenu extends StudioElement {
   show(text) {
     clearTimeout(this.clearing);
     /** @type {HTMLElement} */ (this.lastElementChild).textContent = text;
-    if (text) this.clearing = setTimeout(() => this.show(""), SHOWN_FOR);
+    if (text) this.clearing = setTimeout(() => this.show(""), MESSAGE_TIME);
   }
 
   /** Say what was done, and close. @param {string} text */
@@ -83,7 +83,7 @@ export class ExportMenu extends StudioElement {
     this.tell(say(lang, "making the page…"));
     try {
       const opening = part === header.parts[0].name ? [layer, head] : null;
-      const { buffers } = await askOne("page", { do: "page", spec: specShown(), lang, opening });
+      const { buffers } = await requestOne("page", { do: "page", spec: servedSpec(), lang, opening });
       saveAs(`${titleOf(studio.now.model)}.html`, new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (buffers[0])], { type: "text/html" }));
       this.tell(say(lang, "The page is with your downloads."));
     } catch (error) {
@@ -95,7 +95,7 @@ export class ExportMenu extends StudioElement {
   async lines() {
     const { lang, part, layer, head, query } = studio.now;
     try {
-      const { text } = await askOne("python", { do: "python", spec: specShown(), part, layer, head, query });
+      const { text } = await requestOne("python", { do: "python", spec: servedSpec(), part, layer, head, query });
       this.python = text;
       await copied(text);
       announce(say(lang, "Copied."));

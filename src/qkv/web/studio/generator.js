@@ -6,7 +6,7 @@ import { failed, look, settled } from "./live_view.js";
 import { percent, StudioElement, redraw } from "./studio_element.js";
 import { slider } from "../core/slider.js";
 import { isTrace, specNow, studio } from "./studio_state.js";
-import { askOne, calledOff } from "./server_client.js";
+import { requestOne, calledOff } from "./server_client.js";
 import { say } from "../core/words.js";
 import { header } from "../core/view.js";
 
@@ -92,7 +92,7 @@ export class Generator extends StudioElement {
   async words(seed, signal = this.ending.signal) {
     const { temperature, topK, topP } = studio.now.sampling;
     const body = { do: "words", spec: specNow(), temperature, top_k: topK, top_p: topP, most: MOST_BARS, ...(seed === null ? {} : { seed }) };
-    return /** @type {any} */ (await askOne("words", body, signal));
+    return /** @type {any} */ (await requestOne("words", body, signal));
   }
 
   /** @param {Words} words */
@@ -101,25 +101,25 @@ export class Generator extends StudioElement {
     const most = Math.max(...words.words.map(({ p, cut }) => Math.max(p, cut)), 1e-9);
     const list = h("ol", { class: "bars cutting", "aria-label": say(lang, "Next words: choose one to go on with it") });
     for (const { id, label: text, p, cut } of words.words) {
-      const kept = cut > 0;
-      const told = kept ? say(lang, "{p}, after the cut {cut}", { p: percent(p), cut: percent(cut) }) : say(lang, "{p}, cut away", { p: percent(p) });
+      const isKept = cut > 0;
+      const description = isKept ? say(lang, "{p}, after the cut {cut}", { p: percent(p), cut: percent(cut) }) : say(lang, "{p}, cut away", { p: percent(p) });
       list.append(
         h(
           "li",
-          { class: kept ? null : "gone", "data-id": id },
+          { class: isKept ? null : "gone", "data-id": id },
           h(
             "button",
-            { type: "button", "data-key": `take ${id}`, title: told, onclick: () => this.hasAttribute("data-old") || this.take(id, text) },
+            { type: "button", "data-key": `take ${id}`, title: description, onclick: () => this.hasAttribute("data-old") || this.take(id, text) },
             token(text),
             h("span", { class: "track", style: `--share: ${cut / most}; --before: ${p / most}`, "aria-hidden": true }, h("i", {}), h("b", {})),
-            h("span", { class: "number" }, percent(kept ? cut : 0)),
-            h("span", { class: "unseen" }, told),
+            h("span", { class: "number" }, percent(isKept ? cut : 0)),
+            h("span", { class: "unseen" }, description),
           ),
         ),
       );
     }
-    const left = filled(say(lang, "{n} of {all} tokens are left; together they had {mass}.", { n: words.keptCount, all: words.all, mass: hole("mass") }), { mass: h("b", {}, percent(words.keptMass)) });
-    return h("div", {}, h("p", { class: "help" }, ...left), list, h("p", { class: "help" }, say(lang, "Grey: what the model gives. Blue: after temperature, top-k and top-p. A click takes a token.")));
+    const summary = filled(say(lang, "{n} of {all} tokens are left; together they had {mass}.", { n: words.keptCount, all: words.all, mass: hole("mass") }), { mass: h("b", {}, percent(words.keptMass)) });
+    return h("div", {}, h("p", { class: "help" }, ...summary), list, h("p", { class: "help" }, say(lang, "Grey: what the model gives. Blue: after temperature, top-k and top-p. A click takes a token.")));
   }
 
   /** Go on with this token. @param {number} id @param {string} text */

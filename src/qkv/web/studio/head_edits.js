@@ -28,8 +28,8 @@ export class HeadEdits extends StudioElement {
     const heading = h("div", { class: "bar" }, h("h2", {}, say(lang, "Change head {name}", { name })), pinButton(name));
     if (isTrace(model)) return redraw(this, heading, h("p", { class: "help" }, say(lang, "A kept trace has no model behind it: open one to change its heads.")), this.tray(pins));
     if (partOf(part).signed) return redraw(this, heading, h("p", { class: "help" }, say(lang, "Only heads of attention can be changed, not those of mixers.")), this.tray(pins));
-    const now = edits.find(([one]) => one === name)?.[1] ?? null;
-    const chosen = now === null ? "itself" : typeof now === "number" ? "" : now;
+    const now = edits.find(([edited]) => edited === name)?.[1] ?? null;
+    const current = now === null ? "itself" : typeof now === "number" ? "" : now;
     const times = typeof now === "number" ? now : now === "zero" ? 0 : 1;
     redraw(
       this,
@@ -37,7 +37,7 @@ export class HeadEdits extends StudioElement {
       choice(
         say(lang, "What the head does"),
         Object.entries(TO).map(([value, text]) => [value, say(lang, text)]),
-        chosen,
+        current,
         (value) => changeHead(name, value === "itself" ? null : /** @type {"zero"} */ (value)),
       ),
       slider(
@@ -56,7 +56,7 @@ export class HeadEdits extends StudioElement {
   /** Everything that is changed, each with a way back. @param {Edit[]} edits */
   list(edits) {
     const { lang } = studio.now;
-    const said = (/** @type {Edit[1]} */ to) => (typeof to === "number" ? `× ${to.toFixed(2)}` : say(lang, TO[to]));
+    const editText = (/** @type {Edit[1]} */ to) => (typeof to === "number" ? `× ${to.toFixed(2)}` : say(lang, TO[to]));
     return h(
       "div",
       { class: "edits" },
@@ -73,7 +73,7 @@ export class HeadEdits extends StudioElement {
           h(
             "li",
             {},
-            h("button", { type: "button", class: "go", "data-key": `go ${name}`, onclick: () => goTo(name) }, h("b", {}, name), ` ${said(to)}`),
+            h("button", { type: "button", class: "go", "data-key": `go ${name}`, onclick: () => goTo(name) }, h("b", {}, name), ` ${editText(to)}`),
             h("button", { type: "button", class: "undo", "data-key": `undo ${name}`, "aria-label": say(lang, "Undo {name}", { name }), onclick: () => changeHead(name, null) }, "✕"),
           ),
         ),
@@ -107,10 +107,10 @@ function undoAll() {
 
 /** Open a head by its name. @param {string} name */
 export function goTo(name) {
-  const found = headCalled(name);
-  if (!found) return;
-  if (found.part !== studio.now.part) studio.set({ ...found, item: 0 });
-  else openHeadAt(found.layer, found.head);
+  const position = headCalled(name);
+  if (!position) return;
+  if (position.part !== studio.now.part) studio.set({ ...position, item: 0 });
+  else openHeadAt(position.layer, position.head);
 }
 
 /** @param {string} name */

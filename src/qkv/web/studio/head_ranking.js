@@ -3,11 +3,11 @@
 
 import { level, palette } from "../core/colour.js";
 import { filled, h, hole, token, weight } from "../core/dom.js";
-import { failed, served, specShown } from "./live_view.js";
+import { failed, served, servedSpec } from "./live_view.js";
 import { StudioElement, redraw, signedBy } from "./studio_element.js";
 import { headName, isTrace, studio } from "./studio_state.js";
 import { changeHead, pinButton } from "./head_edits.js";
-import { ask, askOne, calledOff } from "./server_client.js";
+import { requestFrames, requestOne, calledOff } from "./server_client.js";
 import { mark, say } from "../core/words.js";
 import { errorOf, header, label, partOf, thumb } from "../core/view.js";
 
@@ -71,7 +71,7 @@ export class HeadRanking extends StudioElement {
   /** From which value on heads count; of those that look narrowly, up to which. */
   limit() {
     const { lang, ranked } = studio.now;
-    const told = ranked.by === "narrow" ? say(lang, "at most") : say(lang, "at least");
+    const bound = ranked.by === "narrow" ? say(lang, "at most") : say(lang, "at least");
     const field = h("input", {
       type: "number",
       step: ranked.by === "needed" ? "any" : 0.05,
@@ -83,15 +83,15 @@ export class HeadRanking extends StudioElement {
         this.rank({ limit: Number.isNaN(typed) ? null : typed });
       },
     });
-    return h("label", { class: "limit" }, h("span", {}, told), field);
+    return h("label", { class: "limit" }, h("span", {}, bound), field);
   }
 
   /** Which pattern. */
   kinds() {
     const { lang } = studio.now;
-    const told = this.get("heads");
+    const response = this.get("heads");
     const select = h("select", { "aria-label": say(lang, "Pattern"), "data-key": "pattern", onchange: (/** @type {Event} */ event) => this.rank({ pattern: /** @type {HTMLSelectElement} */ (event.target).value }) });
-    for (const kind of told?.kinds ?? []) select.append(h("option", { value: kind, selected: kind === this.pattern(told.kinds) }, say(lang, PATTERNS[kind] ?? kind)));
+    for (const kind of response?.kinds ?? []) select.append(h("option", { value: kind, selected: kind === this.pattern(response.kinds) }, say(lang, PATTERNS[kind] ?? kind)));
     return select;
   }
 
@@ -104,7 +104,7 @@ export class HeadRanking extends StudioElement {
   /** What the order goes by: known already, or asked for. @param {"links" | "heads" | "importance"} what */
   get(what) {
     const { part, item, query, key } = studio.now;
-    const spec = specShown();
+    const spec = servedSpec();
     const about = what === "links" ? { part, item, query, key } : what === "heads" ? { part, item } : {};
     const name = JSON.stringify([what, spec, about]);
     if (this.known.has(name)) return this.known.get(name);
@@ -120,11 +120,11 @@ export class HeadRanking extends StudioElement {
     const signal = AbortSignal.any(signals);
     try {
       if (what === "importance") {
-        for await (const frame of ask(body, signal)) {
+        for await (const frame of requestFrames(body, signal)) {
           if (frame.kind === "importance") this.known.set(name, frame);
           else if (frame.kind === "progress") this.tell(frame.all ? frame.done / frame.all : 0);
         }
-      } else this.known.set(name, await askOne(what, body, signal));
+      } else this.known.set(name, await requestOne(what, body, signal));
     } catch (error) {
       this.known.delete(name);
       if (!calledOff(error)) failed(error);
@@ -136,8 +136,8 @@ export class HeadRanking extends StudioElement {
   /** @param {number} share */
   tell(share) {
     this.share = share;
-    const place = this.querySelector("progress");
-    if (place) place.value = share;
+    const bar = this.querySelector("progress");
+    if (bar) bar.value = share;
   }
 
   /** @param {Part} part @returns {Listed[] | null} null while it is computed */
@@ -158,13 +158,13 @@ export class HeadRanking extends StudioElement {
       rows = every((layer, head) => spread?.[layer]?.[item]?.[head], (x) => `${x.toFixed(2)}`);
       rows.sort((a, b) => (by === "narrow" ? a.value - b.value : b.value - a.value));
     } else if (by === "pattern") {
-      const told = /** @type {{ kinds: string[], rows: Known[][] } | null} */ (this.get("heads"));
-      if (!told) return null;
-      rows = every((layer, head) => told.rows[layer][head]?.scores[this.pattern(told.kinds)] ?? undefined, (x) => weight(x));
+      const response = /** @type {{ kinds: string[], rows: Known[][] } | null} */ (this.get("heads"));
+      if (!response) return null;
+      rows = every((layer, head) => response.rows[layer][head]?.scores[this.pattern(response.kinds)] ?? undefined, (x) => weight(x));
     } else {
-      const told = this.get("importance");
-      if (!told) return null;
-      rows = every((layer, head) => told.rows[part.name]?.[layer][head], (x) => signedBy(x, 4));
+      const response = this.get("importance");
+      if (!response) return null;
+      rows = every((layer, head) => response.rows[part.name]?.[layer][head], (x) => signedBy(x, 4));
     }
     if (by !== "narrow" && by !== "wide") rows.sort((a, b) => b.value - a.value);
     const most = Math.max(...rows.map(({ value }) => value), 1e-9);
@@ -212,7 +212,7 @@ export class HeadRanking extends StudioElement {
     const { lang, edits, model } = studio.now;
     const name = headName(part.name, layer, head);
     const on = studio.now.layer === layer && studio.now.head === head;
-    const off = edits.some(([one, to]) => one === name && to === "zero");
+    const off = edits.some(([edited, to]) => edited === name && to === "zero");
     const canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { "aria-hidden": true }));
     void this.picture(canvas, part, layer, head);
     // The two words stay chosen from head to head: the list is about them.

@@ -4,28 +4,28 @@
 import { ServedSource, viewed } from "./served_source.js";
 import { isTrace, keyOf, specNow, studio, titleOf, wordsOf } from "./studio_state.js";
 import { header, partOf, show } from "../core/view.js";
-import { askOne, calledOff, Locked, Refused, TAB, Unreachable } from "./server_client.js";
+import { requestOne, calledOff, Locked, Refused, TAB, Unreachable } from "./server_client.js";
 
 /** @import { Everything, Outcome, Spec } from "./studio_state.js" */
 
 const PATIENCE = 250; // milliseconds that an older view may still take
 const GRACE = 120; // … for the layers to come before a new text is shown with empty pictures
 const SLOW = 1000; // … after which it is said that something is being computed
-const KNOWN = 50; // outcomes that are remembered
+const MAX_OUTCOMES = 50; // outcomes that are remembered
 const LENGTHY = 5000; // characters of a text whose view the worker holds alone: beside it no other is asked for
 const LIST = 60; // words that are asked for to lay two outcomes side by side
 
 /** The view on its way. @type {{ spec: Spec, key: string, abort: AbortController, since: number } | null} */
 let flight = null;
 /** What is shown, by its spec. */
-let shownKey = "";
+let servedKey = "";
 /** The view that failed last: it isn't asked for again by itself. */
 let failedKey = "";
 /** Where one wants to look, once it is here. @type {((source: ServedSource) => Partial<Everything>) | null} */
 let choosing = null;
 let waiting = 0;
 /** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
-const plainly = new Map();
+const baselines = new Map();
 /** What is being asked for beside the view: the loss, words without edits. @type {AbortController | null} */
 let extra = null;
 /** Who waits for the newest view. @type {(() => void)[]} */
@@ -35,16 +35,16 @@ let waiters = [];
 export const lastResort = { model: "", used: false };
 
 /** True while the address names a place (layer, head, …) that isn't on screen yet. */
-export const placeIsPending = () => choosing !== null;
+export const positionIsPending = () => choosing !== null;
 
 /** The source that is shown. @type {ServedSource | null} */
 export let served = null;
 
 /** What is on screen, which may be older than what is typed. @returns {Spec} */
-export const specShown = () => served?.spec ?? specNow();
+export const servedSpec = () => served?.spec ?? specNow();
 
 /** What should be shown: what is asked for, and without a text the last one, in the model and with the edits of now. @returns {Spec} */
-export function specWanted() {
+export function requestedSpec() {
   const spec = specNow();
   const last = flight?.spec ?? served?.spec;
   if (spec.text || isTrace(spec.model) || !last) return spec;
@@ -54,8 +54,8 @@ export function specWanted() {
 }
 
 /** The key of what should be shown; where a trace already shows the same, that of the trace. */
-export function keyWanted() {
-  const spec = specWanted();
+export function requestedKey() {
+  const spec = requestedSpec();
   if (!served || isTrace(spec.model)) return keyOf(spec);
   const { model } = served.spec;
   const traced = isTrace(model) && titleOf(model).endsWith(spec.model) && served.header.text === spec.text;
@@ -63,33 +63,33 @@ export function keyWanted() {
 }
 
 /** Is there something on screen that is older than what is asked for? */
-const markStale = () => studio.set({ stale: served !== null && shownKey !== keyWanted() });
+const markStale = () => studio.set({ stale: served !== null && servedKey !== requestedKey() });
 
 /** What is shown, once everything asked for is here. */
 export function settled() {
-  if (!flight && [shownKey, failedKey].includes(keyOf(specWanted()))) return Promise.resolve();
+  if (!flight && [servedKey, failedKey].includes(keyOf(requestedSpec()))) return Promise.resolve();
   return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
 }
 
 /** Look at what is asked for now. @param {((source: ServedSource) => Partial<Everything>) | null} [choose] where to look in it */
 export function look(choose) {
   choosing = choose ?? choosing;
-  const spec = specWanted();
+  const spec = requestedSpec();
   const key = keyOf(spec);
   clearTimeout(waiting);
   markStale();
   if (!spec.model || (!isTrace(spec.model) && !spec.text)) return release();
   if (flight) {
     if (flight.key === key) return;
-  } else if (shownKey === key || failedKey === key) {
-    if (choosing && served && shownKey === key) studio.set(choosing(served)); // a link to another place of what is shown
+  } else if (servedKey === key || failedKey === key) {
+    if (choosing && served && servedKey === key) studio.set(choosing(served)); // a link to another place of what is shown
     choosing = null;
     return release();
   }
   if (flight) {
-    const left = PATIENCE - (performance.now() - flight.since);
-    if (left > 0) {
-      waiting = setTimeout(look, left);
+    const remaining = PATIENCE - (performance.now() - flight.since);
+    if (remaining > 0) {
+      waiting = setTimeout(look, remaining);
       return;
     }
     flight.abort.abort();
@@ -102,8 +102,8 @@ export function lookAgain() {
   failedKey = "";
   flight?.abort.abort();
   flight = null;
-  const spec = specWanted();
-  if (shownKey === keyOf(spec)) void fly(spec, shownKey); // what is on screen stays: it is only made sure of
+  const spec = requestedSpec();
+  if (servedKey === keyOf(spec)) void fly(spec, servedKey); // what is on screen stays: it is only made sure of
   else look();
 }
 
@@ -128,12 +128,12 @@ async function fly(spec, key, example = false) {
     if (!newest() || !arriving || served === arriving) return;
     const before = served;
     served = arriving;
-    shownKey = key;
+    servedKey = key;
     lastResort.used = example;
-    const chosen = choosing?.(arriving) ?? {};
-    opening = choosing === firstOf ? chosen : null;
+    const changes = choosing?.(arriving) ?? {};
+    opening = choosing === firstOf ? changes : null;
     choosing = null;
-    show(arriving, { ...chosen, .../** @type {Partial<Everything>} */ ({ stale: key !== keyWanted() }) });
+    show(arriving, { ...changes, .../** @type {Partial<Everything>} */ ({ stale: key !== requestedKey() }) });
     before?.ended.abort();
   };
   try {
@@ -152,7 +152,7 @@ async function fly(spec, key, example = false) {
           if (studio.now.busy?.kind === "computing") studio.set({ busy: { kind: "computing", name: "", share } });
           if (share === 1 && frame.part === (studio.now.part || frame.part)) land(); // nothing is left to wait for
         }
-        if (frame.kind === "words" || frame.kind === "loss") tellOutcome(spec, source);
+        if (frame.kind === "words" || frame.kind === "loss") showOutcome(spec, source);
         // Which head is worth opening is known at the end; who has moved meanwhile stays where they are.
         if (frame.kind === "first") {
           source.header.first = { ...source.header.first, ...frame.first }; // it names no unit
@@ -164,9 +164,9 @@ async function fly(spec, key, example = false) {
     land();
     if (newest() && arriving) {
       if (!example) failedKey = "";
-      tellOutcome(spec, arriving);
+      showOutcome(spec, arriving);
       studio.set({ lost: false, locked: false, ...(example ? {} : { problem: null }) });
-      void tellMore(spec, arriving);
+      void showDetails(spec, arriving);
     }
   } catch (error) {
     if (newest()) failed(error, key);
@@ -178,7 +178,7 @@ async function fly(spec, key, example = false) {
       flight = null;
       if (studio.now.busy?.kind === "computing") studio.set({ busy: null });
       if (refused && !served && spec.model !== lastResort.model) void showExample();
-      else if (keyOf(specWanted()) === key) release();
+      else if (keyOf(requestedSpec()) === key) release();
       else look();
     }
   }
@@ -194,25 +194,25 @@ async function showExample() {
 }
 
 /** @param {Spec} spec @param {ServedSource} source */
-function tellOutcome(spec, source) {
-  const known = plainly.get(wordsOf(spec)) ?? null;
-  if (!spec.edits.length) source.loss ??= known?.loss ?? null;
+function showOutcome(spec, source) {
+  const cached = baselines.get(wordsOf(spec)) ?? null;
+  if (!spec.edits.length) source.loss ??= cached?.loss ?? null;
   const outcome = { words: source.words, loss: source.loss, of: keyOf(spec), gap: source.kindOf === "encoder" };
   if (!spec.edits.length) remember(spec, outcome);
-  studio.set({ outcome, before: spec.edits.length ? known : null });
+  studio.set({ outcome, before: spec.edits.length ? cached : null });
 }
 
 /** @param {Spec} spec @param {Outcome} outcome */
 function remember(spec, outcome) {
-  plainly.set(wordsOf(spec), outcome);
-  for (const oldest of plainly.keys()) if (plainly.size > KNOWN) plainly.delete(oldest);
+  baselines.set(wordsOf(spec), outcome);
+  for (const oldest of baselines.keys()) if (baselines.size > MAX_OUTCOMES) baselines.delete(oldest);
 }
 
 /** What takes longer than the view itself, once it is here. @param {Spec} spec @param {ServedSource} source */
-async function tellMore(spec, source) {
+async function showDetails(spec, source) {
   const { signal } = (extra = new AbortController());
   await compareBefore(spec, signal);
-  if (newestIs(spec)) await tellLoss(spec, source, signal);
+  if (newestIs(spec)) await showLoss(spec, source, signal);
 }
 
 /** What the model says when its heads are let be, beside what it says now: enough words of both to find each in the other. @param {Spec} spec @param {AbortSignal} signal */
@@ -222,21 +222,21 @@ async function compareBefore(spec, signal) {
   const plain = { ...spec, edits: [] };
   try {
     if (alone) {
-      const words = /** @type {any} */ (await askOne("words", { do: "words", spec, most: LIST }, signal));
-      if (!spec.edits.length) remember(spec, { ...studio.now.outcome, ...plainly.get(wordsOf(spec)), words });
+      const words = /** @type {any} */ (await requestOne("words", { do: "words", spec, most: LIST }, signal));
+      if (!spec.edits.length) remember(spec, { ...studio.now.outcome, ...baselines.get(wordsOf(spec)), words });
       else if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, words } });
       return;
     }
-    if (!plainly.has(wordsOf(spec))) {
+    if (!baselines.has(wordsOf(spec))) {
       const source = await viewed(plain, `${TAB}-before`, signal, () => {});
       if (source) remember(plain, { words: source.words, loss: source.loss, of: keyOf(plain), gap: source.kindOf === "encoder" });
     }
-    const [now, before] = await Promise.all([spec, plain].map((of) => askOne("words", { do: "words", spec: of, most: LIST }, signal)));
+    const [now, before] = await Promise.all([spec, plain].map((of) => requestOne("words", { do: "words", spec: of, most: LIST }, signal)));
     if (!newestIs(spec)) return;
-    const known = plainly.get(wordsOf(spec));
+    const cached = baselines.get(wordsOf(spec));
     studio.set({
       outcome: { ...studio.now.outcome, words: /** @type {any} */ (now) },
-      before: { ...studio.now.outcome, words: /** @type {any} */ (before), loss: known?.loss ?? null },
+      before: { ...studio.now.outcome, words: /** @type {any} */ (before), loss: cached?.loss ?? null },
     });
   } catch (error) {
     failed(error); // the bars then stand alone
@@ -244,20 +244,20 @@ async function compareBefore(spec, signal) {
 }
 
 /** @param {Spec} spec */
-const newestIs = (spec) => keyOf(specWanted()) === keyOf(spec);
+const newestIs = (spec) => keyOf(requestedSpec()) === keyOf(spec);
 
 /** The loss of a text so long that its view didn't wait for it; with edited heads, also what it is without. @param {Spec} spec @param {ServedSource} source @param {AbortSignal} signal */
-async function tellLoss(spec, source, signal) {
+async function showLoss(spec, source, signal) {
   if (!source.words || source.kindOf !== "decoder") return;
-  const lossOf = async (/** @type {Spec} */ of) => (await askOne("loss", { do: "loss", spec: of }, signal)).loss;
+  const lossOf = async (/** @type {Spec} */ of) => (await requestOne("loss", { do: "loss", spec: of }, signal)).loss;
   try {
     source.loss ??= await lossOf(spec);
-    if (!spec.edits.length) remember(spec, { ...studio.now.outcome, words: source.words, ...plainly.get(wordsOf(spec)), loss: source.loss });
+    if (!spec.edits.length) remember(spec, { ...studio.now.outcome, words: source.words, ...baselines.get(wordsOf(spec)), loss: source.loss });
     if (newestIs(spec)) studio.set({ outcome: { ...studio.now.outcome, loss: source.loss } });
-    const known = plainly.get(wordsOf(spec));
-    if (!spec.edits.length || !known || spec.text.length > LENGTHY) return;
-    known.loss ??= await lossOf({ ...spec, edits: [] });
-    if (newestIs(spec) && studio.now.before) studio.set({ before: { ...studio.now.before, loss: known.loss } });
+    const cached = baselines.get(wordsOf(spec));
+    if (!spec.edits.length || !cached || spec.text.length > LENGTHY) return;
+    cached.loss ??= await lossOf({ ...spec, edits: [] });
+    if (newestIs(spec) && studio.now.before) studio.set({ before: { ...studio.now.before, loss: cached.loss } });
   } catch (error) {
     failed(error);
   }
@@ -280,8 +280,8 @@ export async function openModel(model, changes = {}) {
   look(same ? null : firstOf);
   if (isTrace(model)) return studio.set({ opened: null });
   try {
-    const told = await askOne("opened", { do: "open", spec: { model } });
-    if (studio.now.model === model) studio.set({ opened: /** @type {any} */ (told) });
+    const response = await requestOne("opened", { do: "open", spec: { model } });
+    if (studio.now.model === model) studio.set({ opened: /** @type {any} */ (response) });
   } catch (error) {
     failed(error);
   }
@@ -303,7 +303,7 @@ export function firstOf({ header: next }) {
 /** Which models there are. */
 export async function listModels() {
   try {
-    const { here, offered } = await askOne("models", { do: "models" });
+    const { here, offered } = await requestOne("models", { do: "models" });
     studio.set({ models: { here, offered } });
   } catch (error) {
     failed(error);

@@ -1,24 +1,24 @@
 // Texts too long for an address. The tab keeps them in its session storage, which survives a reload, and the address has a
 // short key. Another tab or browser doesn't have them.
 
-const PREFIX_KEPT = "qkv-text-";
-const MOST_KEPT = 20; // texts; a browser gives a tab about five million characters
+const STORAGE_PREFIX = "qkv-text-";
+const MAX_TEXTS = 20; // texts; a browser gives a tab about five million characters
 
 /** Their keys, the oldest first: they are times. */
-const keysKept = () => Object.keys(sessionStorage).filter((name) => name.startsWith(PREFIX_KEPT)).sort();
+const storedKeys = () => Object.keys(sessionStorage).filter((name) => name.startsWith(STORAGE_PREFIX)).sort();
 
 /** Keep a text; returns its key, or "" where the browser has no room for it. @param {string} text */
-export function keepText(text) {
+export function storeText(text) {
   try {
-    const known = keysKept().find((name) => sessionStorage.getItem(name) === text);
-    const name = known ?? `${PREFIX_KEPT}${Date.now().toString(36)}`;
-    for (const oldest of keysKept().slice(0, -MOST_KEPT)) sessionStorage.removeItem(oldest);
-    while (!known && !stored(name, text)) {
-      const [oldest] = keysKept();
+    const existing = storedKeys().find((name) => sessionStorage.getItem(name) === text);
+    const name = existing ?? `${STORAGE_PREFIX}${Date.now().toString(36)}`;
+    for (const oldest of storedKeys().slice(0, -MAX_TEXTS)) sessionStorage.removeItem(oldest);
+    while (!existing && !stored(name, text)) {
+      const [oldest] = storedKeys();
       if (!oldest) return "";
       sessionStorage.removeItem(oldest);
     }
-    return name.slice(PREFIX_KEPT.length);
+    return name.slice(STORAGE_PREFIX.length);
   } catch {
     return ""; // no storage here
   }
@@ -35,9 +35,9 @@ function stored(name, text) {
 }
 
 /** The text of a key; null where this tab doesn't have it. @param {string} key */
-export function keptText(key) {
+export function storedText(key) {
   try {
-    return sessionStorage.getItem(PREFIX_KEPT + key);
+    return sessionStorage.getItem(STORAGE_PREFIX + key);
   } catch {
     return null;
   }
@@ -46,7 +46,7 @@ export function keptText(key) {
 /** Forget a text that no address names any more. @param {string} key */
 export function forgetText(key) {
   try {
-    sessionStorage.removeItem(PREFIX_KEPT + key);
+    sessionStorage.removeItem(STORAGE_PREFIX + key);
   } catch {
     // no storage here
   }

@@ -68,12 +68,12 @@ export class Masthead extends StudioElement {
   /** What is going on, and how far it is. */
   status() {
     const { lang, busy } = studio.now;
-    const place = this.querySelector(".status");
-    if (!place) return;
-    if (!busy) return place.replaceChildren();
+    const output = this.querySelector(".status");
+    if (!output) return;
+    if (!busy) return output.replaceChildren();
     const doing = busy.size ? mark("opening {name} ({size})…") : DOING[busy.kind];
     const share = busy.share === null ? null : Math.round(busy.share * 100);
-    place.replaceChildren(
+    output.replaceChildren(
       h("span", {}, say(lang, doing, { name: titleOf(busy.name), size: sized(busy.size) }), share === null ? null : ` ${share} %`),
       h("progress", { max: 100, value: share, "aria-hidden": true }),
     );

@@ -5,13 +5,13 @@ import { failed, listModels, openModel } from "./live_view.js";
 import { Menu } from "./menu.js";
 import { StudioElement, sized } from "./studio_element.js";
 import { studio, titleOf } from "./studio_state.js";
-import { ask } from "./server_client.js";
+import { requestFrames } from "./server_client.js";
 import { mark, say } from "../core/words.js";
 
 /** @import { Here } from "./studio_state.js" */
 
 /** @type {[string, string][]} */
-const KINDS_OF_PLACE = [
+const MODEL_KINDS = [
   ["named", mark("Models")],
   ["run", mark("Runs")],
   ["folder", mark("Folders")],
@@ -42,11 +42,11 @@ export class ModelPicker extends StudioElement {
   list() {
     const { lang, models } = studio.now;
     if (!models) return [h("p", { class: "help" }, say(lang, "looking…"))];
-    const groups = KINDS_OF_PLACE.flatMap(([kind, title]) => {
-      const found = models.here.filter((one) => one.kind === kind);
-      return found.length ? [h("h3", {}, say(lang, title)), h("ul", {}, ...found.map((one) => this.row(one)))] : [];
+    const groups = MODEL_KINDS.flatMap(([kind, title]) => {
+      const ofKind = models.here.filter((model) => model.kind === kind);
+      return ofKind.length ? [h("h3", {}, say(lang, title)), h("ul", {}, ...ofKind.map((model) => this.row(model)))] : [];
     });
-    const offered = models.offered.filter(({ name }) => !models.here.some((one) => one.name === name));
+    const offered = models.offered.filter(({ name }) => !models.here.some((model) => model.name === name));
     if (offered.length) {
       groups.push(
         h("h3", {}, say(lang, "Can be fetched")),
@@ -91,21 +91,21 @@ export class ModelPicker extends StudioElement {
   steps(title, before, steps, pick) {
     const { lang, model } = studio.now;
     if (!steps.length) return null;
-    const made = h("select", { "aria-label": title, title, "data-key": before, onchange: (/** @type {Event} */ event) => pick(before + /** @type {HTMLSelectElement} */ (event.target).value) }, h("option", { value: "", disabled: true, selected: !model.startsWith(before) }, title));
-    for (const step of steps) made.append(h("option", { value: step, selected: model === before + step }, say(lang, "step {n}", { n: step })));
-    return made;
+    const select = h("select", { "aria-label": title, title, "data-key": before, onchange: (/** @type {Event} */ event) => pick(before + /** @type {HTMLSelectElement} */ (event.target).value) }, h("option", { value: "", disabled: true, selected: !model.startsWith(before) }, title));
+    for (const step of steps) select.append(h("option", { value: step, selected: model === before + step }, say(lang, "step {n}", { n: step })));
+    return select;
   }
 
   /** @param {string} name */
   async fetch(name) {
     if (this.fetching.has(name)) return;
-    const tell = (/** @type {number} */ share) => {
+    const showShare = (/** @type {number} */ share) => {
       this.fetching.set(name, share);
       studio.set({ busy: { kind: "fetching", name, share } });
     };
-    tell(0);
+    showShare(0);
     try {
-      for await (const { kind, done, all } of ask({ do: "fetch", name })) if (kind === "progress") tell(all ? done / all : 0);
+      for await (const { kind, done, all } of requestFrames({ do: "fetch", name })) if (kind === "progress") showShare(all ? done / all : 0);
       await listModels();
       await openModel(name);
     } catch (error) {

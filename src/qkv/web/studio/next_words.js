@@ -2,10 +2,10 @@
 // would say already (the logit lens).
 
 import { announce, choice, filled, h, hole, markOld, refill, token } from "../core/dom.js";
-import { failed, keyWanted, served, specShown } from "./live_view.js";
+import { failed, requestedKey, served, servedSpec } from "./live_view.js";
 import { percent, StudioElement, redraw, signedBy } from "./studio_element.js";
 import { isTrace, studio } from "./studio_state.js";
-import { askOne } from "./server_client.js";
+import { requestOne } from "./server_client.js";
 import { say } from "../core/words.js";
 import { header, label, partOf } from "../core/view.js";
 
@@ -28,22 +28,22 @@ export class NextWords extends StudioElement {
     const { lang, outcome, query, opened, after: where } = studio.now;
     if (!header) return;
     const heading = h("h2", {}, outcome.gap && partOf(studio.now.part).name !== "decoder" ? say(lang, "Words for the gap") : say(lang, "Next words"));
-    const old = outcome.of !== keyWanted();
+    const old = outcome.of !== requestedKey();
     markOld(this, old && outcome.of !== "");
     if (old && !outcome.words) return redraw(this, heading, studio.now.problem || studio.now.lost ? null : h("p", { class: "help" }, say(lang, "computing…")));
-    if (isTrace(specShown().model)) {
+    if (isTrace(servedSpec().model)) {
       const { words } = outcome;
       const note = words ? say(lang, "What the model said when the trace was made.") : say(lang, "A kept trace has no model behind it: open one to see its next words.");
       return redraw(this, heading, words && this.bars(words, null), h("p", { class: "help" }, note));
     }
     if (!outcome.words && where === "end") return redraw(this, heading, h("p", { class: "help" }, opened?.mask ? say(lang, "Write {mask} in the text for a gap: the words for it are shown here.", { mask: opened.mask }) : say(lang, "This model says no next words of this text.")), this.loss());
     const part = partOf(studio.now.part);
-    const key = JSON.stringify([specShown(), query]);
-    const places = /** @type {[string, string][]} */ ([
+    const key = JSON.stringify([servedSpec(), query]);
+    const tabs = /** @type {[string, string][]} */ ([
       ["end", outcome.gap ? say(lang, "at the gap") : say(lang, "at the end")],
       ["chosen", say(lang, "after “{word}”", { word: label("query", query) })],
     ]);
-    const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), places, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
+    const bar = h("div", { class: "bar" }, heading, part.name === "decoder" || where === "chosen" ? choice(say(lang, "Where"), tabs, where, (value) => studio.set({ after: value === "chosen" ? "chosen" : "end" })) : null);
     if (where === "chosen" && this.there?.key !== key) {
       if (this.there) markOld(this, true);
       void this.askThere(key, query);
@@ -59,20 +59,20 @@ export class NextWords extends StudioElement {
     const [first] = now?.words ?? [];
     if (!first) return;
     const was = before?.words.find(({ id }) => id === first.id);
-    const said = was
+    const sentence = was
       ? say(lang, "next word: {word} {after}, before {before}", { word: first.label, after: percent(first.p), before: percent(was.p) })
       : say(lang, "next word: {word} {after}", { word: first.label, after: percent(first.p) });
-    if (said === this.told) return;
-    this.told = said;
+    if (sentence === this.told) return;
+    this.told = sentence;
     clearTimeout(this.telling);
-    this.telling = setTimeout(() => announce(said), 900);
+    this.telling = setTimeout(() => announce(sentence), 900);
   }
 
-  /** @param {string} key @param {number} place */
-  async askThere(key, place) {
+  /** @param {string} key @param {number} container */
+  async askThere(key, container) {
     const mine = ++this.asked;
-    const spec = specShown();
-    const words = (/** @type {any} */ of) => askOne("words", { do: "words", spec: of, place, most: 40 }, served?.ended.signal);
+    const spec = servedSpec();
+    const words = (/** @type {any} */ of) => requestOne("words", { do: "words", spec: of, place: container, most: 40 }, served?.ended.signal);
     try {
       const [now, before] = await Promise.all([words(spec), spec.edits.length ? words({ ...spec, edits: [] }) : null]);
       if (mine !== this.asked) return;
@@ -109,10 +109,10 @@ export class NextWords extends StudioElement {
   loss() {
     const { lang, outcome, before } = studio.now;
     if (outcome.loss === null) return null;
-    const shown = outcome.loss.toFixed(3);
-    if (before?.loss === null || before?.loss === undefined) return h("p", { class: "facts loss" }, say(lang, "Loss of the text: {loss} nats a token", { loss: shown }));
+    const text = outcome.loss.toFixed(3);
+    if (before?.loss === null || before?.loss === undefined) return h("p", { class: "facts loss" }, say(lang, "Loss of the text: {loss} nats a token", { loss: text }));
     const change = signedBy(outcome.loss - before.loss, 3);
-    const sentence = say(lang, "Loss of the text: {before} before, {after} after ({change})", { before: before.loss.toFixed(3), after: shown, change: hole("change") });
+    const sentence = say(lang, "Loss of the text: {before} before, {after} after ({change})", { before: before.loss.toFixed(3), after: text, change: hole("change") });
     return h("p", { class: "facts loss" }, ...filled(sentence, { change: h("b", {}, change) }));
   }
 
@@ -120,20 +120,20 @@ export class NextWords extends StudioElement {
   lensPart(now) {
     const { lang } = studio.now;
     if (!now) return null;
-    const key = JSON.stringify([specShown(), now.place]);
+    const key = JSON.stringify([servedSpec(), now.place]);
     if (this.lens?.key === key) return lensTable(lang, this.lens.layers);
-    const place = h("div", { class: "lens" });
-    const button = h("button", { type: "button", class: "ask", "data-key": "lens", onclick: () => this.askLens(key, now.place, place) }, say(lang, "What would each layer say already?"));
-    place.append(button);
-    return place;
+    const container = h("div", { class: "lens" });
+    const button = h("button", { type: "button", class: "ask", "data-key": "lens", onclick: () => this.askLens(key, now.place, container) }, say(lang, "What would each layer say already?"));
+    container.append(button);
+    return container;
   }
 
-  /** @param {string} key @param {number} at @param {HTMLElement} place */
-  async askLens(key, at, place) {
+  /** @param {string} key @param {number} at @param {HTMLElement} container */
+  async askLens(key, at, container) {
     const { lang } = studio.now;
-    refill(place, h("p", { class: "help" }, say(lang, "computing…")));
+    refill(container, h("p", { class: "help" }, say(lang, "computing…")));
     try {
-      const { layers } = await askOne("lens", { do: "lens", spec: specShown(), place: at, most: LENS }, served?.ended.signal);
+      const { layers } = await requestOne("lens", { do: "lens", spec: servedSpec(), place: at, most: LENS }, served?.ended.signal);
       this.lens = { key, layers };
     } catch (error) {
       failed(error);
@@ -169,8 +169,8 @@ export function both(now, before) {
   /** @type {Map<number, { id: number, text: string, after: number | null, first: number | null }>} */
   const rows = new Map(now.words.map(({ id, label: text, p }) => [id, { id, text, after: p, first: null }]));
   for (const { id, label: text, p } of before?.words ?? []) {
-    const found = rows.get(id);
-    if (found) found.first = p;
+    const row = rows.get(id);
+    if (row) row.first = p;
     else rows.set(id, { id, text, after: null, first: p });
   }
   return [...rows.values()].sort((a, b) => Math.max(b.after ?? 0, b.first ?? 0) - Math.max(a.after ?? 0, a.first ?? 0));

@@ -14,8 +14,8 @@ function putMarks() {
   if (!header) return;
   const { part, edits, pins } = studio.now;
   const cells = (/** @type {string[]} */ names) => new Set(names.flatMap((name) => {
-    const found = headCalled(name);
-    return found?.part === part ? [`${found.layer}.${found.head}`] : [];
+    const position = headCalled(name);
+    return position?.part === part ? [`${position.layer}.${position.head}`] : [];
   }));
   const [changed, pinned] = [cells(edits.map(([name]) => name)), cells(pins)];
   for (const cell of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("qkv-overview [data-head]"))) {

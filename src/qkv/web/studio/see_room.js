@@ -84,11 +84,11 @@ export class SeeRoom extends StudioElement {
 
   /** @param {string} name */
   piece(name) {
-    const found = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
+    const element = this.pieces.get(name) ?? h(`qkv-${name}`, { class: "card" });
     // A link of the studio's says more than where one looks.
-    if (name === "map" && !this.pieces.has(name)) Object.assign(found, { link: () => `${location.origin}/#${linkNow()}`, remark });
-    this.pieces.set(name, found);
-    return found;
+    if (name === "map" && !this.pieces.has(name)) Object.assign(element, { link: () => `${location.origin}/#${linkNow()}`, remark });
+    this.pieces.set(name, element);
+    return element;
   }
 
 }
@@ -97,7 +97,7 @@ export class SeeRoom extends StudioElement {
 function remark() {
   const { lang, part, layer, head, edits } = studio.now;
   const name = headName(part, layer, head);
-  const to = edits.find(([one]) => one === name)?.[1];
+  const to = edits.find(([edited]) => edited === name)?.[1];
   if (to === undefined) return "";
   if (to === "zero" || to === 0) return say(lang, "This head is switched off: the map shows where it would look, and its output isn't used.");
   if (typeof to === "number") return say(lang, "This head's output counts {times} times; where it looks stays the same.", { times: to.toFixed(2) });

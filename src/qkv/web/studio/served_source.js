@@ -2,14 +2,14 @@
 // k and v when somebody looks at it.
 
 import { headOf } from "../core/head_factory.js";
-import { ask, askOne } from "./server_client.js";
+import { requestFrames, requestOne } from "./server_client.js";
 
 /** @import { Given, Head } from "../core/attention.js" */
 /** @import { Header, Layer, Link, Part, Rectangle, Source, Stored, Tokens } from "../core/source.js" */
 /** @import { Spec, Words } from "./studio_state.js" */
 /** @import { Frame } from "./server_client.js" */
 
-const HELD = 40_000_000; // numbers of heads, beyond which those looked at longest ago are let go
+const MAX_CACHED = 40_000_000; // numbers of heads, beyond which those looked at longest ago are let go
 
 /** @implements {Source} */
 export class ServedSource {
@@ -53,13 +53,13 @@ export class ServedSource {
   /** @param {string} part @param {number} layer */
   picture(part, layer) {
     const name = `${part}.${layer}`;
-    let found = this.pictured.get(name);
-    if (!found) {
+    let cached = this.pictured.get(name);
+    if (!cached) {
       let give = (/** @type {Uint8Array} */ _bytes) => {};
-      const made = new Promise((/** @type {(bytes: Uint8Array) => void} */ resolve) => (give = resolve));
-      this.pictured.set(name, (found = { made, give }));
+      const promise = new Promise((/** @type {(bytes: Uint8Array) => void} */ resolve) => (give = resolve));
+      this.pictured.set(name, (cached = { made: promise, give }));
     }
-    return found;
+    return cached;
   }
 
   /** The pictures of a layer's heads (heads, rows, cols). @param {Part} part @param {number} layer @param {number} item */
@@ -73,20 +73,20 @@ export class ServedSource {
   /** @param {Part} part @param {number} layer @param {number} item @param {number} head */
   head(part, layer, item, head) {
     const name = [part.name, layer, item, head].join(".");
-    const found = this.heads.get(name);
-    if (found) {
+    const cached = this.heads.get(name);
+    if (cached) {
       this.heads.delete(name);
-      this.heads.set(name, found);
-      return found.made;
+      this.heads.set(name, cached);
+      return cached.made;
     }
     const entry = { made: this.askHead(part, layer, item, head), size: 0 };
     this.heads.set(name, entry);
     entry.made.then(
-      (one) => {
-        entry.size = one.q.length + one.k.length + (one.v?.length ?? 0);
+      (instance) => {
+        entry.size = instance.q.length + instance.k.length + (instance.v?.length ?? 0);
         let sum = [...this.heads.values()].reduce((all, each) => all + each.size, 0);
         for (const [other, each] of this.heads) {
-          if (sum <= HELD || other === name) break;
+          if (sum <= MAX_CACHED || other === name) break;
           this.heads.delete(other);
           sum -= each.size;
         }
@@ -98,11 +98,11 @@ export class ServedSource {
 
   /** @param {Part} part @param {number} at @param {number} item @param {number} head */
   async askHead(part, at, item, head) {
-    const frame = await askOne("head", { do: "head", spec: this.spec, part: part.name, layer: at, item, head }, this.ended.signal);
+    const frame = await requestOne("head", { do: "head", spec: this.spec, part: part.name, layer: at, item, head }, this.ended.signal);
     const layer = /** @type {Layer} */ (frame.layer);
     const of = (/** @type {Stored | null | undefined} */ stored) => /** @type {any} */ (stored ? frame.buffers[Number(stored.id)] : null);
     /** @type {Given} */
-    const given = {
+    const tensors = {
       q: of(layer.q),
       k: of(layer.k),
       v: of(layer.v),
@@ -111,13 +111,13 @@ export class ServedSource {
       write: of(layer.write),
       dense: layer.mask.map((rule) => (rule[0] === "dense" ? of(rule[1]) : null)),
     };
-    return headOf(part, layer, 0, 0, given, part.tops?.[at]?.[item]?.[head]);
+    return headOf(part, layer, 0, 0, tensors, part.tops?.[at]?.[item]?.[head]);
   }
 
-  /** All heads by how much a token looks at another, strongest first. @param {Part} part @param {number} item @param {number} query @param {number} key @param {() => boolean} [wanted] @returns {Promise<[number, number, number][] | null>} */
-  async linking(part, item, query, key, wanted = () => true) {
-    const frame = await askOne("links", { do: "links", spec: this.spec, part: part.name, item, query, key }, this.ended.signal);
-    return wanted() ? frame.top : null;
+  /** All heads by how much a token looks at another, strongest first. @param {Part} part @param {number} item @param {number} query @param {number} key @param {() => boolean} [isWanted] @returns {Promise<[number, number, number][] | null>} */
+  async linking(part, item, query, key, isWanted = () => true) {
+    const frame = await requestOne("links", { do: "links", spec: this.spec, part: part.name, item, query, key }, this.ended.signal);
+    return isWanted() ? frame.top : null;
   }
 
   /**
@@ -128,7 +128,7 @@ export class ServedSource {
    */
   async tile(part, layer, item, head, box, pool, sink, signal) {
     const body = { do: "tile", spec: this.spec, part: part.name, layer, item, head, ...box, pool, sink };
-    return /** @type {Float32Array} */ ((await askOne("tile", body, AbortSignal.any([signal, this.ended.signal]))).buffers[0]);
+    return /** @type {Float32Array} */ ((await requestOne("tile", body, AbortSignal.any([signal, this.ended.signal]))).buffers[0]);
   }
 }
 
@@ -138,17 +138,17 @@ export class ServedSource {
  * @param {string} tab newer views of one tab call older ones off
  * @param {AbortSignal} signal
  * @param {(source: ServedSource) => void} opened
- * @param {(source: ServedSource, frame: Frame) => void} [tell]
+ * @param {(source: ServedSource, frame: Frame) => void} [onFrame]
  */
-export async function viewed(spec, tab, signal, opened, tell) {
+export async function viewed(spec, tab, signal, opened, onFrame) {
   /** @type {ServedSource | null} */
   let source = null;
   try {
-    for await (const frame of ask({ do: "view", spec, tab }, signal)) {
+    for await (const frame of requestFrames({ do: "view", spec, tab }, signal)) {
       if (frame.kind === "header") opened((source = new ServedSource(spec, frame)));
       else if (source) {
         source.take(frame);
-        tell?.(source, frame);
+        onFrame?.(source, frame);
       }
     }
   } catch (error) {

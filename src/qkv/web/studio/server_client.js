@@ -7,11 +7,11 @@
 
 /** What was asked can't be done; it says why. */
 export class Refused extends Error {
-  /** @param {Sentence} said */
-  constructor(said) {
-    super(said.en);
-    this.said = said;
-    this.say = said; // where `excuse` looks for it
+  /** @param {Sentence} answer */
+  constructor(answer) {
+    super(answer.en);
+    this.said = answer;
+    this.say = answer; // where `excuse` looks for it
   }
 }
 
@@ -38,7 +38,7 @@ const KINDS = { f4: (bytes) => new Float32Array(bytes), i4: (bytes) => new Int32
  * @param {AbortSignal} [signal]
  * @returns {AsyncGenerator<Frame, void, void>}
  */
-export async function* ask(body, signal) {
+export async function* requestFrames(body, signal) {
   const answer = await reached(body, signal);
   const reader = /** @type {ReadableStream<Uint8Array<ArrayBuffer>>} */ (answer.body).getReader();
   const bytes = readerOf(reader, signal);
@@ -62,8 +62,8 @@ export async function* ask(body, signal) {
 }
 
 /** The one frame of a kind that an answer has. @param {string} kind @param {Record<string, any>} body @param {AbortSignal} [signal] */
-export async function askOne(kind, body, signal) {
-  for await (const frame of ask(body, signal)) if (frame.kind === kind) return frame;
+export async function requestOne(kind, body, signal) {
+  for await (const frame of requestFrames(body, signal)) if (frame.kind === kind) return frame;
   throw new Unreachable(kind);
 }
 
@@ -81,8 +81,8 @@ async function reached(body, signal) {
     throw calledOff(error) ? error : new Unreachable(String(error));
   }
   if (answer.ok) return answer;
-  const told = await answer.json().catch(() => null);
-  if (told?.say) throw new Refused(told.say);
+  const details = await answer.json().catch(() => null);
+  if (details?.say) throw new Refused(details.say);
   throw answer.status === 403 ? new Locked("403") : new Unreachable(String(answer.status));
 }
 
@@ -92,21 +92,21 @@ async function reached(body, signal) {
  * @param {AbortSignal} [signal]
  */
 function readerOf(reader, signal) {
-  let held = new Uint8Array(0);
+  let buffer = new Uint8Array(0);
   return async (/** @type {number} */ count) => {
     const whole = new Uint8Array(count);
     let filled = 0;
     for (;;) {
-      const some = held.subarray(0, count - filled);
-      whole.set(some, filled);
-      filled += some.length;
-      held = held.subarray(some.length);
+      const part = buffer.subarray(0, count - filled);
+      whole.set(part, filled);
+      filled += part.length;
+      buffer = buffer.subarray(part.length);
       if (filled === count) return whole.buffer;
       const next = await reader.read().catch((error) => {
         throw calledOff(error) || signal?.aborted ? new DOMException("called off", "AbortError") : new Unreachable(String(error));
       });
       if (next.done) throw new Unreachable("the answer ended early");
-      held = next.value;
+      buffer = next.value;
     }
   };
 }

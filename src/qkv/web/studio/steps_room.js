@@ -111,41 +111,41 @@ export class StepsRoom extends StudioElement {
     if (!header || !source) return;
     try {
       const part = partOf(name);
-      const one = await source.head(part, layer, item, head);
+      const instance = await source.head(part, layer, item, head);
       if (mine !== this.asked) return;
       const [queries, keys] = axes(part, item, "tokens");
-      const refused = this.refused(one, part.signed);
+      const refused = this.refused(instance, part.signed);
       if (refused) return this.put(key, null, refused);
-      const few = Math.min(PREFIX, part.n),
-        seen = Math.min(PREFIX, part.m);
-      this.say(this.honest(one, few, seen, part));
+      const rows = Math.min(PREFIX, part.n),
+        columns = Math.min(PREFIX, part.m);
+      this.say(this.honest(instance, rows, columns, part));
       if (key === this.made) return;
-      this.put(key, real(one, queries.slice(0, few).map(({ label }) => label), keys.slice(0, seen).map(({ label }) => label)), this.honest(one, few, seen, part));
+      this.put(key, real(instance, queries.slice(0, rows).map(({ label }) => label), keys.slice(0, columns).map(({ label }) => label)), this.honest(instance, rows, columns, part));
     } catch (error) {
       failed(error);
     }
   }
 
-  /** Why a head can't be shown so; "" if it can. @param {Head} one @param {boolean} signed */
-  refused(one, signed) {
+  /** Why a head can't be shown so; "" if it can. @param {Head} instance @param {boolean} signed */
+  refused(instance, signed) {
     const { lang } = studio.now;
     if (signed) return say(lang, "This is a mixer's head, which has no softmax: its numbers are in the See room.");
-    if (!one.width || !one.v) return say(lang, "Of this head only weights were kept.");
-    if (one.layer.softcap !== null || one.bias !== null || one.sink !== null) return say(lang, "This head has more than the formula (a bias, a cap or a sink): its numbers are in the See room.");
+    if (!instance.width || !instance.v) return say(lang, "Of this head only weights were kept.");
+    if (instance.layer.softcap !== null || instance.bias !== null || instance.sink !== null) return say(lang, "This head has more than the formula (a bias, a cap or a sink): its numbers are in the See room.");
     return "";
   }
 
-  /** What is shown of a head, and what isn't. @param {Head} one @param {number} few @param {number} seen @param {{ n: number, m: number, name: string }} part */
-  honest(one, few, seen, part) {
+  /** What is shown of a head, and what isn't. @param {Head} instance @param {number} rows @param {number} columns @param {{ n: number, m: number, name: string }} part */
+  honest(instance, rows, columns, part) {
     const { lang } = studio.now;
-    const facts = [say(lang, "q and k are as they are after positions went in, with all {width} numbers each.", { width: one.width })];
-    if (few < part.n || seen < part.m) {
+    const facts = [say(lang, "q and k are as they are after positions went in, with all {width} numbers each.", { width: instance.width })];
+    if (rows < part.n || columns < part.m) {
       // A causal row sees nothing beyond the prefix, so what is left out changes nothing.
-      const causal = Array.from({ length: few }, (_, i) => one.reach(i)[1]).every((end) => end <= seen);
+      const causal = Array.from({ length: rows }, (_, i) => instance.reach(i)[1]).every((end) => end <= columns);
       facts.push(
         causal
-          ? say(lang, "The first {few} of {n} tokens: their rows see no others, so every number is the model's.", { few, n: part.n })
-          : say(lang, "The first {few} of {n} tokens: the rest is left out here, so weights are larger than the model's.", { few, n: part.n }),
+          ? say(lang, "The first {few} of {n} tokens: their rows see no others, so every number is the model's.", { few: rows, n: part.n })
+          : say(lang, "The first {few} of {n} tokens: the rest is left out here, so weights are larger than the model's.", { few: rows, n: part.n }),
       );
     }
     return facts.join(" ");
@@ -157,10 +157,10 @@ export class StepsRoom extends StudioElement {
     if (line) line.textContent = text;
   }
 
-  /** @param {string} key @param {MachineNumbers | null} numbers @param {string} said */
-  put(key, numbers, said) {
+  /** @param {string} key @param {MachineNumbers | null} numbers @param {string} caption */
+  put(key, numbers, caption) {
     this.made = key;
-    this.say(said);
+    this.say(caption);
     if (!numbers) return this.place?.replaceChildren();
     const machine = /** @type {MachineElement} */ (h("qkv-machine", { class: "card" }));
     machine.told = numbers;
@@ -182,16 +182,16 @@ export class StepsRoom extends StudioElement {
   }
 }
 
-/** The beginning of a real head. @param {Head} one @param {string[]} words @param {string[]} keys @returns {MachineNumbers} */
-export function real(one, words, keys) {
+/** The beginning of a real head. @param {Head} instance @param {string[]} words @param {string[]} keys @returns {MachineNumbers} */
+export function real(instance, words, keys) {
   const rows = (/** @type {Float32Array} */ all, /** @type {number} */ width, /** @type {number} */ count) =>
     Array.from({ length: count }, (_, i) => Array.from(all.subarray(i * width, (i + 1) * width)));
   return {
     words,
     keys,
-    given: { q: rows(one.q, one.width, words.length), k: rows(one.k, one.width, keys.length), v: rows(/** @type {Float32Array} */ (one.v), one.valueWidth, keys.length) },
-    mask: words.map((_, i) => keys.map((_, j) => one.allowed(i, j))),
-    scale: one.layer.scale,
+    given: { q: rows(instance.q, instance.width, words.length), k: rows(instance.k, instance.width, keys.length), v: rows(/** @type {Float32Array} */ (instance.v), instance.valueWidth, keys.length) },
+    mask: words.map((_, i) => keys.map((_, j) => instance.allowed(i, j))),
+    scale: instance.layer.scale,
     show: ["qkv", "scores", "scaled", "masked", "weights", "output"],
     query: words.length - 1,
     digits: 3,

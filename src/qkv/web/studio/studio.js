@@ -2,8 +2,8 @@
 // there. Offers what is shown as `window.qkv`, for scripts and tests.
 
 import { announce, breathe, h } from "../core/dom.js";
-import { hear } from "./event_stream.js";
-import { askedFor, lookedAt, mirror, takeOverLink } from "./studio_address.js";
+import { listenToEvents } from "./event_stream.js";
+import { settingsOf, positionOfLink, mirror, takeOverLink } from "./studio_address.js";
 import { lastResort, listModels, look, lookAgain, openModel, served, settled, firstOf } from "./live_view.js";
 import { markOverview } from "./overview_marks.js";
 import { ModelPicker } from "./model_picker.js";
@@ -26,33 +26,33 @@ import "./tour.js";
 
 const facts = /** @type {Facts} */ (JSON.parse(document.getElementById("qkv-header")?.textContent ?? "{}"));
 
-/** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} said */
-function choosingBy(said) {
-  if (!["part", "layer", "head", "query", "key"].some((name) => said.has(name))) return firstOf;
+/** Where an address wants to look, in what it wants to look at. @param {URLSearchParams} params */
+function choosingBy(params) {
+  if (!["part", "layer", "head", "query", "key"].some((name) => params.has(name))) return firstOf;
   return (/** @type {ServedSource} */ source) => {
     const first = firstOf(source);
-    return { ...first, ...lookedAt(said, source.header, first) };
+    return { ...first, ...positionOfLink(params, source.header, first) };
   };
 }
 
-/** @param {Told} told */
-function heard(told) {
-  if (told.version) studio.set({ reload: told.version === facts.version ? "" : told.version });
-  if (told.kind === "lost") studio.set({ lost: true, locked: Boolean(told.locked) });
-  if (told.kind === "connected" && studio.now.lost) {
+/** @param {Told} event */
+function onStudioEvent(event) {
+  if (event.version) studio.set({ reload: event.version === facts.version ? "" : event.version });
+  if (event.kind === "lost") studio.set({ lost: true, locked: Boolean(event.locked) });
+  if (event.kind === "connected" && studio.now.lost) {
     studio.set({ lost: false, locked: false });
     lookAgain();
     void listModels();
   }
-  if (told.kind === "loading") studio.set({ busy: { kind: "loading", name: told.model, share: null, size: told.size } });
-  if (told.kind === "loaded") studio.set({ busy: null });
-  if (told.kind === "fetching") studio.set({ busy: told.done === told.all ? null : { kind: "fetching", name: told.name, share: told.all ? told.done / told.all : null } });
-  if (told.kind !== "worker") return;
-  if (told.state === "starting") studio.set({ busy: { kind: "starting", name: "", share: null } });
-  if (told.state === "ready") studio.set({ busy: null });
-  if (told.state === "gone") studio.set({ busy: null, problem: told.say ?? null });
-  if (told.state === "restarted") {
-    studio.set({ busy: null, problem: told.say ?? null });
+  if (event.kind === "loading") studio.set({ busy: { kind: "loading", name: event.model, share: null, size: event.size } });
+  if (event.kind === "loaded") studio.set({ busy: null });
+  if (event.kind === "fetching") studio.set({ busy: event.done === event.all ? null : { kind: "fetching", name: event.name, share: event.all ? event.done / event.all : null } });
+  if (event.kind !== "worker") return;
+  if (event.state === "starting") studio.set({ busy: { kind: "starting", name: "", share: null } });
+  if (event.state === "ready") studio.set({ busy: null });
+  if (event.state === "gone") studio.set({ busy: null, problem: event.say ?? null });
+  if (event.state === "restarted") {
+    studio.set({ busy: null, problem: event.say ?? null });
     lookAgain();
   }
 }
@@ -67,11 +67,11 @@ async function goLive(live) {
   if (isTrace(model) && header?.text && models?.here.some(({ name }) => name === live)) await openModel(live, { text: header.text });
 }
 
-/** Show what an address asks for. @param {URLSearchParams} said */
-async function followLink(said) {
-  const asked = askedFor(said);
+/** Show what an address asks for. @param {URLSearchParams} params */
+async function followLink(params) {
+  const changes = settingsOf(params);
   const before = studio.now.opened?.model;
-  studio.set({ textLost: false, ...asked });
+  studio.set({ textLost: false, ...changes });
   const { model, text, edits, more, target } = studio.now;
   if (model && !isTrace(model) && !text) {
     // A model without a text: the text of the trace that comes with qkv.
@@ -81,21 +81,21 @@ async function followLink(said) {
     if (studio.now.model === lastResort.model) await openModel(model, { text: header?.text ?? "" });
     return;
   }
-  if (asked.model && model !== before) void openModel(model, { text, edits, more, target });
-  look(choosingBy(said));
+  if (changes.model && model !== before) void openModel(model, { text, edits, more, target });
+  look(choosingBy(params));
 }
 
 function begin() {
   takeOverLink();
   settle(facts.lang ?? null);
-  const said = address();
-  const own = Boolean(askedFor(said).model);
+  const params = address();
+  const own = Boolean(settingsOf(params).model);
   lastResort.model = facts.first.model;
-  studio.set({ model: facts.first.model, text: facts.first.text ?? "", ...askedFor(said) });
+  studio.set({ model: facts.first.model, text: facts.first.text ?? "", ...settingsOf(params) });
   const rooms = { see: h("qkv-seeroom"), steps: h("qkv-stepsroom") };
   const main = h("main", {});
-  const place = /** @type {HTMLElement} */ (document.getElementById("qkv-studio"));
-  place.replaceChildren(h("qkv-masthead", { role: "banner" }), h("qkv-notice"), main, h("footer", { class: "facts" }, `qkv ${facts.version}`));
+  const container = /** @type {HTMLElement} */ (document.getElementById("qkv-studio"));
+  container.replaceChildren(h("qkv-masthead", { role: "banner" }), h("qkv-notice"), main, h("footer", { class: "facts" }, `qkv ${facts.version}`));
   const enter = () => main.replaceChildren(rooms[studio.now.room]);
   enter();
   studio.listen((changed) => {
@@ -105,14 +105,14 @@ function begin() {
     const layer = partOf(studio.now.part)?.layers[studio.now.layer].number;
     announce(say(lang, "{name} is open", { name: say(lang, "layer {layer}, head {head}", { layer, head }) }));
   });
-  place.addEventListener("tour", () => place.querySelector("qkv-tour") ?? main.before(h("qkv-tour")));
-  place.addEventListener("fetchmodel", (event) => {
-    const picker = /** @type {ModelPicker | null} */ (place.querySelector("qkv-picker"));
+  container.addEventListener("tour", () => container.querySelector("qkv-tour") ?? main.before(h("qkv-tour")));
+  container.addEventListener("fetchmodel", (event) => {
+    const picker = /** @type {ModelPicker | null} */ (container.querySelector("qkv-picker"));
     void picker?.fetch(/** @type {CustomEvent} */ (event).detail);
   });
   markOverview();
-  hear(heard);
-  void followLink(said);
+  listenToEvents(onStudioEvent);
+  void followLink(params);
   mirror((next) => void followLink(next));
   void (own ? listModels() : goLive(facts.live));
   Object.assign(window, { qkv: { studio, look, settled, served: () => served } });

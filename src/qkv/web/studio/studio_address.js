@@ -1,8 +1,8 @@
 // The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
 
-import { waysSaid, zoomSaid, zoomTold } from "../core/address.js";
-import { forgetText, keepText, keptText } from "./long_texts.js";
-import { placeIsPending } from "./live_view.js";
+import { readOptions, parseZoom, formatZoom } from "../core/address.js";
+import { forgetText, storeText, storedText } from "./long_texts.js";
+import { positionIsPending } from "./live_view.js";
 import { address, lightAndLanguage } from "../core/setting.js";
 import { BEGINNING } from "../core/state.js";
 import { studio, UNTOUCHED } from "./studio_state.js";
@@ -16,7 +16,7 @@ const LINKABLE = 4000; // characters of a text that an address still carries
 const HANDED_OVER = "qkv-link"; // where a page that is left keeps its newest link for the page that replaces it
 
 /** Where one looks, as an address names it. */
-const PLACE = ["part", "item", "layer", "head", "query", "key", "zoom", "unit"];
+const POSITION_KEYS = ["part", "item", "layer", "head", "query", "key", "zoom", "unit"];
 /** Results and messages: no link has them. */
 const RESULTS = ["models", "opened", "outcome", "before", "busy", "problem", "lost", "locked", "reload", "textLost", "stale"];
 
@@ -28,119 +28,119 @@ const ROOMS = /** @type {const} */ (["see", "steps"]);
 const MODES = /** @type {const} */ (["look", "heads", "generate", "compare", "cross"]);
 const COMPARED = /** @type {const} */ (["heads", "texts", "models"]);
 const ORDERED = /** @type {const} */ (["link", "pattern", "narrow", "wide", "needed"]);
-const WAYS = /** @type {const} */ (["zero", "uniform", "first"]);
+const EDIT_METHODS = /** @type {const} */ (["zero", "uniform", "first"]);
 const HEAD_NAME = /^(?:(?:encoder|decoder|cross|mixers)\.)?\d{1,4}\.(?:\d{1,4}|\*)$/;
 
-/** @template {string} Name @param {readonly Name[]} names @param {string | null} said @returns {Name | undefined} */
-const among = (names, said) => names.find((name) => name === said);
+/** @template {string} Name @param {readonly Name[]} names @param {string | null} text @returns {Name | undefined} */
+const among = (names, text) => names.find((name) => name === text);
 
-/** The one that is said, or else another. @template {string} Name @param {readonly NoInfer<Name>[]} names @param {string | null} said @param {Name} otherwise @returns {Name} */
-const oneOf = (names, said, otherwise) => among(names, said) ?? otherwise;
+/** The one that is said, or else another. @template {string} Name @param {readonly NoInfer<Name>[]} names @param {string | null} text @param {Name} otherwise @returns {Name} */
+const allowedOr = (names, text, otherwise) => among(names, text) ?? otherwise;
 
-/** What is asked for, before anything is shown: model, text and what is done to them. @param {URLSearchParams} said @returns {Partial<Everything>} */
-export function askedFor(said) {
+/** What is asked for, before anything is shown: model, text and what is done to them. @param {URLSearchParams} params @returns {Partial<Everything>} */
+export function settingsOf(params) {
   /** @type {Partial<Everything>} */
-  const asked = { ...(said.has("model") ? UNTOUCHED : {}), ...lightAndLanguage(said) };
-  const room = among(ROOMS, said.get("room")),
-    mode = among(MODES, said.get("mode"));
-  if (room) asked.room = room;
-  if (mode) asked.mode = mode;
-  if (said.get("model")) asked.model = said.get("model") ?? "";
-  if (said.has("text")) asked.text = said.get("text") ?? "";
-  if (said.has("kept")) {
-    const text = keptText(said.get("kept") ?? "");
-    asked.text = text ?? "";
-    asked.textLost = text === null;
+  const settings = { ...(params.has("model") ? UNTOUCHED : {}), ...lightAndLanguage(params) };
+  const room = among(ROOMS, params.get("room")),
+    mode = among(MODES, params.get("mode"));
+  if (room) settings.room = room;
+  if (mode) settings.mode = mode;
+  if (params.get("model")) settings.model = params.get("model") ?? "";
+  if (params.has("text")) settings.text = params.get("text") ?? "";
+  if (params.has("kept")) {
+    const text = storedText(params.get("kept") ?? "");
+    settings.text = text ?? "";
+    settings.textLost = text === null;
   }
-  if (said.has("target")) asked.target = said.get("target");
-  if (said.has("more")) asked.more = listed(said.get("more")).filter((id) => /^\d{1,7}$/.test(id)).map(Number);
-  if (said.has("edits")) asked.edits = listed(said.get("edits")).flatMap(editSaid);
-  if (said.has("pins")) asked.pins = listed(said.get("pins")).filter((name) => HEAD_NAME.test(name));
-  const by = among(COMPARED, said.get("by"));
-  if (by) asked.against = { by, head: said.get("withHead") ?? "", text: said.get("withText") ?? "", model: said.get("withModel") ?? "" };
-  if (said.has("temperature")) {
+  if (params.has("target")) settings.target = params.get("target");
+  if (params.has("more")) settings.more = listed(params.get("more")).filter((id) => /^\d{1,7}$/.test(id)).map(Number);
+  if (params.has("edits")) settings.edits = listed(params.get("edits")).flatMap(parseEdit);
+  if (params.has("pins")) settings.pins = listed(params.get("pins")).filter((name) => HEAD_NAME.test(name));
+  const by = among(COMPARED, params.get("by"));
+  if (by) settings.against = { by, head: params.get("withHead") ?? "", text: params.get("withText") ?? "", model: params.get("withModel") ?? "" };
+  if (params.has("temperature")) {
     const number = (/** @type {string} */ name, /** @type {number} */ usual, /** @type {number} */ most) => {
-      const x = Number(said.get(name) ?? usual);
+      const x = Number(params.get(name) ?? usual);
       return x >= 0 && x <= most ? x : usual;
     };
-    asked.sampling = { temperature: number("temperature", 1, 5), topK: number("topK", 0, 1e6), topP: number("topP", 1, 1) };
+    settings.sampling = { temperature: number("temperature", 1, 5), topK: number("topK", 0, 1e6), topP: number("topP", 1, 1) };
   }
-  const order = among(ORDERED, said.get("order"));
+  const order = among(ORDERED, params.get("order"));
   if (order) {
-    const limit = Number(said.get("limit") ?? NaN);
-    asked.ranked = { by: order, pattern: said.get("pattern") ?? "", limit: Number.isFinite(limit) ? limit : null };
+    const limit = Number(params.get("limit") ?? NaN);
+    settings.ranked = { by: order, pattern: params.get("pattern") ?? "", limit: Number.isFinite(limit) ? limit : null };
   }
-  if (said.get("after") === "chosen") asked.after = "chosen";
-  if (said.get("bench") === "head") asked.bench = "head";
-  if (said.has("worked")) asked.worked = { of: "", changes: said.get("worked") ?? "" };
-  return asked;
+  if (params.get("after") === "chosen") settings.after = "chosen";
+  if (params.get("bench") === "head") settings.bench = "head";
+  if (params.has("worked")) settings.worked = { of: "", changes: params.get("worked") ?? "" };
+  return settings;
 }
 
 /** @param {string | null} text */
 const listed = (text) => (text ? text.split(",") : []);
 
 /** @param {string} text "13.8:zero" @returns {Edit[]} */
-function editSaid(text) {
+function parseEdit(text) {
   const [name, to] = text.split(":");
-  const way = among(WAYS, to);
+  const method = among(EDIT_METHODS, to);
   const times = Number(to);
-  if (!HEAD_NAME.test(name) || !(way || (to && times >= 0 && times <= 2))) return [];
-  return [[name, way ?? times]];
+  if (!HEAD_NAME.test(name) || !(method || (to && times >= 0 && times <= 2))) return [];
+  return [[name, method ?? times]];
 }
 
-/** Where one looked, in what there is now. @param {URLSearchParams} said @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
-export function lookedAt(said, there, usually) {
+/** Where one looked, in what there is now. @param {URLSearchParams} params @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
+export function positionOfLink(params, there, usually) {
   // What a whole link doesn't speak of is as it was in the beginning, not as it is now.
   const { item, scale, way, sink, zoom, pool } = BEGINNING;
-  const usual = said.has("model") ? { item, scale, way, sink, zoom, pool, unit: there.first.unit } : {};
+  const usual = params.has("model") ? { item, scale, way, sink, zoom, pool, unit: there.first.unit } : {};
   const now = { ...studio.now, ...usual, ...usually };
   const named = (/** @type {string | null} */ wished) => there.parts.find(({ name }) => name === wished);
-  const part = named(said.get("part")) ?? named(now.part) ?? there.parts[0];
-  const place = (/** @type {string} */ name, /** @type {number} */ size, /** @type {number} */ usual) => {
-    const text = said.get(name) ?? "";
+  const part = named(params.get("part")) ?? named(now.part) ?? there.parts[0];
+  const indexIn = (/** @type {string} */ name, /** @type {number} */ size, /** @type {number} */ usual) => {
+    const text = params.get(name) ?? "";
     return /^\d{1,9}$/.test(text) && Number(text) < size ? Number(text) : Math.min(usual, size - 1);
   };
-  const found = part.layers.findIndex(({ number }) => String(number) === said.get("layer"));
-  const layer = found >= 0 ? found : Math.min(now.layer, part.layers.length - 1);
+  const layerIndex = part.layers.findIndex(({ number }) => String(number) === params.get("layer"));
+  const layer = layerIndex >= 0 ? layerIndex : Math.min(now.layer, part.layers.length - 1);
   return {
     ...usual,
     part: part.name,
-    item: place("item", part.queries.length, now.item),
+    item: indexIn("item", part.queries.length, now.item),
     layer,
-    head: place("head", part.layers[layer].heads, now.head),
-    query: place("query", part.n, now.query),
-    key: place("key", part.m, now.key),
-    unit: oneOf(["tokens", "characters", "words"], said.get("unit"), now.unit),
-    zoom: said.has("zoom") ? zoomSaid(said.get("zoom")) : now.zoom,
-    ...waysSaid(said),
+    head: indexIn("head", part.layers[layer].heads, now.head),
+    query: indexIn("query", part.n, now.query),
+    key: indexIn("key", part.m, now.key),
+    unit: allowedOr(["tokens", "characters", "words"], params.get("unit"), now.unit),
+    zoom: params.has("zoom") ? parseZoom(params.get("zoom")) : now.zoom,
+    ...readOptions(params),
   };
 }
 
 /** Everything that is chosen, as an address says it: after the #. */
 export function linkNow() {
   const { now } = studio;
-  const said = new URLSearchParams();
+  const params = new URLSearchParams();
   const put = (/** @type {string} */ name, /** @type {string | number} */ value, /** @type {string | number} */ usual = "") => {
-    if (String(value) !== String(usual)) said.set(name, String(value));
+    if (String(value) !== String(usual)) params.set(name, String(value));
   };
   put("room", now.room, "see");
   put("mode", now.mode, "look");
   put("model", now.model);
   if (now.text.length <= LINKABLE) put("text", now.text);
-  else said.set("kept", keepText(now.text));
-  if (now.target !== null) said.set("target", now.target);
+  else params.set("kept", storeText(now.text));
+  if (now.target !== null) params.set("target", now.target);
   put("more", now.more.join());
   put("edits", now.edits.map((edit) => edit.join(":")).join());
   put("pins", now.pins.join());
   if (now.mode === "compare") {
-    said.set("by", now.against.by);
+    params.set("by", now.against.by);
     put("withHead", now.against.head);
     put("withText", now.against.text);
     put("withModel", now.against.model);
   }
   const { temperature, topK, topP } = now.sampling;
   if (temperature !== 1 || topK || topP !== 1) {
-    said.set("temperature", String(temperature));
+    params.set("temperature", String(temperature));
     put("topK", topK, 0);
     put("topP", topP, 1);
   }
@@ -152,26 +152,26 @@ export function linkNow() {
   put("after", now.after, "end");
   put("bench", now.bench, "toy");
   if (now.room === "steps") put("worked", now.worked.changes);
-  if (!header || placeIsPending()) {
+  if (!header || positionIsPending()) {
     // What is on screen, if anything, isn't what is asked for: the address still says where to look in that.
-    const asked = address();
-    for (const name of PLACE) put(name, asked.get(name) ?? "");
+    const current = address();
+    for (const name of POSITION_KEYS) put(name, current.get(name) ?? "");
   } else {
     const part = partOf(now.part);
-    if (header.parts.length > 1) said.set("part", part.name);
+    if (header.parts.length > 1) params.set("part", part.name);
     put("item", now.item, 0);
-    said.set("layer", String(part.layers[now.layer].number));
-    for (const name of /** @type {const} */ (["head", "query", "key"])) said.set(name, String(now[name]));
-    put("zoom", zoomTold(now.zoom));
+    params.set("layer", String(part.layers[now.layer].number));
+    for (const name of /** @type {const} */ (["head", "query", "key"])) params.set(name, String(now[name]));
+    put("zoom", formatZoom(now.zoom));
     put("unit", now.unit, header.first.unit);
   }
   put("scale", now.scale, "root");
   put("way", now.way, "from");
   put("sink", now.sink, "shown");
   put("pool", now.pool, "max");
-  said.set("lang", now.lang);
-  said.set("theme", now.theme);
-  return said.toString();
+  params.set("lang", now.lang);
+  params.set("theme", now.theme);
+  return params.toString();
 }
 
 /** Go on from the link of the page that this one replaces. A reload opens the address that it began with: what changes until the page is left comes too late for it. */
@@ -201,7 +201,7 @@ function handOverLink() {
  * @param {(said: URLSearchParams) => void} go
  */
 export function mirror(go) {
-  let known = location.hash;
+  let lastHash = location.hash;
   let waiting = 0,
     last = -Infinity;
   /** What changed since the address was written. @type {Set<string>} */
@@ -215,27 +215,27 @@ export function mirror(go) {
   const follow = () => {
     clearTimeout(waiting);
     waiting = 0;
-    known = location.hash;
+    lastHash = location.hash;
     go(address());
     changed.clear();
     acted = typing = false;
   };
   addEventListener("popstate", () => {
     if (!history.state?.qkv) return; // an address that somebody typed
-    const said = address();
-    said.set("lang", studio.now.lang); // the way back isn't to another language or light
-    said.set("theme", studio.now.theme);
-    history.replaceState({ qkv: true }, "", `#${said}`);
+    const params = address();
+    params.set("lang", studio.now.lang); // the way back isn't to another language or light
+    params.set("theme", studio.now.theme);
+    history.replaceState({ qkv: true }, "", `#${params}`);
     follow();
   });
-  addEventListener("hashchange", () => location.hash !== known && follow());
+  addEventListener("hashchange", () => location.hash !== lastHash && follow());
   for (const name of ["pointerdown", "keydown"]) addEventListener(name, () => (acted = true), { capture: true });
   addEventListener("focusout", ({ target }) => target instanceof HTMLTextAreaElement && (typing = false));
   const write = () => {
     clearTimeout(waiting);
     waiting = 0;
     // Until something is shown or chosen, the address says what was asked for; and somebody may just have changed it.
-    if ((!header && !acted) || location.hash !== known) return;
+    if ((!header && !acted) || location.hash !== lastHash) return;
     last = performance.now();
     const chose = STEPS.some((name) => changed.has(name)),
       typed = changed.has("text");
@@ -246,7 +246,7 @@ export function mirror(go) {
     else history.replaceState({ qkv: true }, "", link);
     if (!push && typed && typing && before && before !== address().get("kept")) forgetText(before);
     typing = typed ? !chose : typing && !chose;
-    known = location.hash;
+    lastHash = location.hash;
     written = true;
     acted = false;
     changed.clear();
@@ -269,6 +269,6 @@ export function mirror(go) {
   for (const name of ["blur", "copy"]) addEventListener(name, () => waiting && write());
   addEventListener("pagehide", () => {
     if (waiting) write();
-    if (written && location.hash === known) handOverLink();
+    if (written && location.hash === lastHash) handOverLink();
   });
 }

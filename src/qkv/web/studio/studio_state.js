@@ -113,7 +113,7 @@ export function headCalled(name) {
   const pieces = name.split(".");
   const part = pieces.length === 3 ? partOf(pieces[0]) : header.parts[0];
   const [number, head] = pieces.slice(-2).map(Number);
-  const layer = part?.layers.findIndex((one) => one.number === number) ?? -1;
+  const layer = part?.layers.findIndex((each) => each.number === number) ?? -1;
   return layer >= 0 && head < part.layers[layer].heads ? { part: part.name, layer, head } : null;
 }
 
@@ -129,14 +129,14 @@ export function titleOf(model) {
 /** Make a head do something else, or (null) let it be itself again. @param {string} name @param {Edit[1] | null} to */
 export function editHead(name, to) {
   const { edits } = studio.now;
-  const at = edits.findIndex(([one]) => one === name);
-  if (to === null) return studio.set({ edits: edits.filter(([one]) => one !== name) });
+  const at = edits.findIndex(([each]) => each === name);
+  if (to === null) return studio.set({ edits: edits.filter(([each]) => each !== name) });
   const next = /** @type {Edit} */ ([name, to]);
-  studio.set({ edits: at < 0 ? [...edits, next] : edits.map((one, i) => (i === at ? next : one)) });
+  studio.set({ edits: at < 0 ? [...edits, next] : edits.map((each, i) => (i === at ? next : each)) });
 }
 
 /** @param {string} name */
 export function togglePin(name) {
   const { pins } = studio.now;
-  studio.set({ pins: pins.includes(name) ? pins.filter((one) => one !== name) : [...pins, name] });
+  studio.set({ pins: pins.includes(name) ? pins.filter((each) => each !== name) : [...pins, name] });
 }

@@ -64,8 +64,8 @@ export class TextBox extends StudioElement {
     const { lang, model, text, models, more } = studio.now;
     if (!area || !offer) return;
     const trace = isTrace(model);
-    const shown = trace && header ? header.text : text;
-    if (area.value !== shown && !this.composing) area.value = shown;
+    const current = trace && header ? header.text : text;
+    if (area.value !== current && !this.composing) area.value = current;
     area.setAttribute("aria-label", say(lang, "Text"));
     area.placeholder = say(lang, "Type a text: everything below follows.");
     area.readOnly = trace && !this.liveModel();

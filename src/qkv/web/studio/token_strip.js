@@ -8,7 +8,7 @@ import { axes, header, partOf, unitAt } from "../core/view.js";
 
 /** @import { Unit } from "../core/view.js" */
 
-const SHOWN = 600; // tokens that are written; of longer texts those around the chosen one
+const MAX_TOKENS = 600; // tokens that are written; of longer texts those around the chosen one
 
 export class TokenStrip extends StudioElement {
   fields = ["shown", "part", "item", "query", "key", "unit", "more"];
@@ -69,13 +69,13 @@ export class TokenStrip extends StudioElement {
     const two = part.queries[item] !== part.keys[item];
     const at = unitAt(list, side === "query" ? query : key);
     const looked = two ? -1 : unitAt(list, key);
-    const from = list.length <= SHOWN ? 0 : Math.max(0, Math.min(at - SHOWN / 2, list.length - SHOWN));
-    const made = list[list.length - 1].end - more.length;
+    const from = list.length <= MAX_TOKENS ? 0 : Math.max(0, Math.min(at - MAX_TOKENS / 2, list.length - MAX_TOKENS));
+    const end = list[list.length - 1].end - more.length;
     const row = h("div", { class: "tokens", role: "listbox", "aria-label": title, onkeydown: (/** @type {KeyboardEvent} */ event) => this.step(event, list, side) });
     if (from > 0) row.append(h("i", {}, "…"));
-    list.slice(from, from + SHOWN).forEach((one, i) => {
+    list.slice(from, from + MAX_TOKENS).forEach((unit, i) => {
       const on = from + i === at;
-      const kind = [one.special ? "special" : "", from + i === looked ? "looked" : "", more.length && side === "query" && one.first >= made ? "generated" : ""];
+      const kind = [unit.special ? "special" : "", from + i === looked ? "looked" : "", more.length && side === "query" && unit.first >= end ? "generated" : ""];
       row.append(
         h(
           "button",
@@ -85,21 +85,21 @@ export class TokenStrip extends StudioElement {
             "aria-selected": on,
             tabindex: on ? 0 : -1,
             class: kind.filter(Boolean).join(" ") || null,
-            "data-key": `${side} ${one.first}`,
-            "data-place": one.end - 1,
-            onclick: () => this.choose(side, one),
+            "data-key": `${side} ${unit.first}`,
+            "data-place": unit.end - 1,
+            onclick: () => this.choose(side, unit),
           },
-          token(one.label),
+          token(unit.label),
         ),
       );
     });
-    if (from + SHOWN < list.length) row.append(h("i", {}, "…"));
+    if (from + MAX_TOKENS < list.length) row.append(h("i", {}, "…"));
     return two ? h("div", { class: "side" }, h("small", {}, title), row) : row;
   }
 
-  /** A word is chosen by its last token: there a decoder has read all of it. @param {"query" | "key"} side @param {Unit} one */
-  choose(side, one) {
-    studio.set(side === "query" ? { query: one.end - 1, way: "from" } : { key: one.end - 1 });
+  /** A word is chosen by its last token: there a decoder has read all of it. @param {"query" | "key"} side @param {Unit} unit */
+  choose(side, unit) {
+    studio.set(side === "query" ? { query: unit.end - 1, way: "from" } : { key: unit.end - 1 });
     this.dispatchEvent(new CustomEvent("word", { bubbles: true }));
   }
 
@@ -130,13 +130,13 @@ export class TokenStrip extends StudioElement {
     const [from, to] = typed.split(/\s*(?:→|->|=>|⇒)\s*/);
     const seek = (/** @type {string} */ word, /** @type {Unit[]} */ list, /** @type {number} */ now) => {
       const tokens = axes(part, item, "tokens")[list === queries ? 0 : 1];
-      const places = [matching(word, list), matching(word, tokens), endings(word, list)].find(({ length }) => length) ?? [];
-      if (!places.length) {
+      const matches = [matching(word, list), matching(word, tokens), endings(word, list)].find(({ length }) => length) ?? [];
+      if (!matches.length) {
         this.note(say(lang, "{word} isn't in the text", { word }));
         return null;
       }
       // From where one is, onwards and round.
-      const order = by > 0 ? places : [...places].reverse();
+      const order = by > 0 ? matches : [...matches].reverse();
       return (order.find(({ end }) => (by > 0 ? end - 1 > now : end - 1 < now)) ?? order[0]).end - 1;
     };
     if (to !== undefined) {
@@ -146,9 +146,9 @@ export class TokenStrip extends StudioElement {
       this.note("");
       return this.dispatchEvent(new CustomEvent("linked", { bubbles: true }));
     }
-    const place = seek(typed, queries, query);
-    if (place === null) return;
-    studio.set({ query: place, way: "from" });
+    const index = seek(typed, queries, query);
+    if (index === null) return;
+    studio.set({ query: index, way: "from" });
     this.note("");
     this.dispatchEvent(new CustomEvent("word", { bubbles: true }));
   }

@@ -179,19 +179,19 @@ export class Tour extends StudioElement {
   light(keyed) {
     for (const lit of document.querySelectorAll(".touring")) lit.classList.remove("touring");
     const { at, first } = STOPS_OF_TOUR[this.at];
-    const place = document.querySelector(at);
-    place?.classList.add("touring");
-    if (keyed) /** @type {HTMLElement | null | undefined} */ (place?.querySelector(first))?.focus({ preventScroll: true });
-    this.bring(place);
+    const target = document.querySelector(at);
+    target?.classList.add("touring");
+    if (keyed) /** @type {HTMLElement | null | undefined} */ (target?.querySelector(first))?.focus({ preventScroll: true });
+    this.bring(target);
   }
 
-  /** Into view, where it isn't, or where the tour itself hides it. @param {Element | null} place */
-  bring(place) {
-    const box = place?.getBoundingClientRect();
+  /** Into view, where it isn't, or where the tour itself hides it. @param {Element | null} target */
+  bring(target) {
+    const box = target?.getBoundingClientRect();
     const floor = Math.min(this.getBoundingClientRect().top, innerHeight * 0.7);
-    if (!place || !box || (box.top >= 0 && Math.min(box.bottom, box.top + ENOUGH) <= floor)) return;
+    if (!target || !box || (box.top >= 0 && Math.min(box.bottom, box.top + ENOUGH) <= floor)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    place.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    target.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
   }
 
   finish() {

@@ -1,10 +1,10 @@
 // <qkv-translation>: what a translator made of the text, which word came from which, and what else its beam had.
 
 import { choice, h, svg, token, weight } from "../core/dom.js";
-import { failed, look, served, specWanted } from "./live_view.js";
+import { failed, look, served, requestedSpec } from "./live_view.js";
 import { StudioElement, redraw } from "./studio_element.js";
 import { headName, isTrace, studio } from "./studio_state.js";
-import { askOne, calledOff } from "./server_client.js";
+import { requestOne, calledOff } from "./server_client.js";
 import { say } from "../core/words.js";
 import { axes, header, partOf, thumb } from "../core/view.js";
 
@@ -58,7 +58,7 @@ export class Translation extends StudioElement {
 
   /** @param {string} lang @param {string | null} target */
   beams(lang, target) {
-    const key = JSON.stringify({ ...specWanted(), target: null });
+    const key = JSON.stringify({ ...requestedSpec(), target: null });
     if (this.beam?.key !== key)
       return h("button", { type: "button", class: "ask", "data-key": "beam", onclick: () => void this.askBeam(key) }, say(lang, "What else would it have said?"));
     return h(
@@ -80,7 +80,7 @@ export class Translation extends StudioElement {
   async askBeam(key) {
     this.querySelector("[data-key=beam]")?.replaceWith(h("p", { class: "help", role: "status" }, say(studio.now.lang, "computing…")));
     try {
-      const { said } = await askOne("translations", { do: "translations", spec: { ...specWanted(), target: null }, beams: BEAMS }, this.ending.signal);
+      const { said } = await requestOne("translations", { do: "translations", spec: { ...requestedSpec(), target: null }, beams: BEAMS }, this.ending.signal);
       this.beam = { key, said };
       this.render();
     } catch (error) {
@@ -128,7 +128,7 @@ export class Translation extends StudioElement {
     if (!source) return;
     try {
       const at = this.by === "chosen" && studio.now.part === "cross" ? { layer, head } : await this.sharpest(part);
-      const one = await source.head(part, at.layer, item, at.head);
+      const instance = await source.head(part, at.layer, item, at.head);
       if (mine !== this.asked || !this.picture || !this.note) return;
       const [queries, keys] = axes(part, item, "words");
       /** @type {[number, number, number][]} */
@@ -136,7 +136,7 @@ export class Translation extends StudioElement {
       queries.forEach((to, u) => {
         const row = new Float32Array(keys.length);
         for (let i = to.first; i < to.end; i++) {
-          const { weights } = one.row(i);
+          const { weights } = instance.row(i);
           keys.forEach((from, c) => {
             for (let j = from.first; j < from.end; j++) row[c] += weights[j] / (to.end - to.first);
           });
@@ -181,13 +181,13 @@ export class Translation extends StudioElement {
     for (const [u, c, w] of lines) {
       const [x1, x2] = [middle(above.children[c]), middle(below.children[u])];
       const line = svg("path", { d: `M${x1} 0 C${x1} 50 ${x2} 60 ${x2} 110`, "stroke-width": 0.6 + 7 * w, "stroke-opacity": 0.25 + 0.75 * w });
-      const said = document.createElementNS("http://www.w3.org/2000/svg", "title");
-      said.textContent = `${keys[c].label} → ${queries[u].label} ${weight(w)}`;
-      line.append(said);
+      const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+      title.textContent = `${keys[c].label} → ${queries[u].label} ${weight(w)}`;
+      line.append(title);
       drawing.append(line);
     }
-    const heard = lines.map(([u, c, w]) => `${queries[u].label} ← ${keys[c].label} ${weight(w)}`).join("; ");
-    picture.append(h("p", { class: "unseen" }, heard));
+    const description = lines.map(([u, c, w]) => `${queries[u].label} ← ${keys[c].label} ${weight(w)}`).join("; ");
+    picture.append(h("p", { class: "unseen" }, description));
   }
 }
 customElements.define("qkv-translation", Translation);
