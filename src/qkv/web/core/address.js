@@ -1,5 +1,5 @@
-// The address says what is looked at, after its #, and follows as one moves: #layer=13&head=8&query=7&lang=zh&theme=dark.
-// Layers are called by their numbers in the model. What isn't here, or makes no sense, is passed over.
+// The part of the address after # stores the view and is updated: #layer=13&head=8&query=7&lang=zh&theme=dark.
+// Layers have their numbers in the model. Unknown keys and invalid values are ignored.
 
 import { address, lightAndLanguage } from "./setting.js";
 import { BEGINNING, state } from "./state.js";
@@ -8,11 +8,11 @@ import { bytewise, header, linkOf, partOf } from "./view.js";
 /** @import { Chosen, Zoom } from "./state.js" */
 /** @import { By } from "./view.js" */
 
-/** What is read in one of two ways. */
+/** Options with two values. */
 const EITHER = { scale: ["root", "linear"], way: ["from", "to"], sink: ["shown", "hidden"], pool: ["max", "mean"] };
-const REST = 300; // milliseconds without a move, after which the address follows: browsers refuse too many changes
+const REST = 300; // milliseconds without a change before the address is updated: browsers limit the rate
 
-/** What an address asks for, starting from what is chosen now. @param {URLSearchParams} params @returns {Partial<Chosen>} */
+/** The state of an address; what it lacks stays as it is. @param {URLSearchParams} params @returns {Partial<Chosen>} */
 function stateOf(params) {
   const { now } = state;
   const indexIn = (/** @type {string} */ name, /** @type {number} */ size) => {
@@ -35,7 +35,7 @@ function stateOf(params) {
   return { part: part.name, item, layer, head, query, key, unit, zoom, ...readOptions(params), ...lightAndLanguage(params) };
 }
 
-/** How one reads, of the ways there are. @param {URLSearchParams} params @returns {Partial<Chosen>} */
+/** The valid options of an address. @param {URLSearchParams} params @returns {Partial<Chosen>} */
 export const readOptions = (params) => Object.fromEntries(Object.entries(EITHER).flatMap(([name, values]) => values.filter((value) => value === params.get(name)).map((value) => [name, value])));
 
 /** @param {string | null} text @returns {Zoom | null} */
@@ -47,18 +47,18 @@ export function parseZoom(text) {
 /** @param {Zoom | null} zoom */
 export const formatZoom = (zoom) => zoom?.map((x) => Number(x.toFixed(3))).join() ?? "";
 
-/** Brings the address up to date. */
+/** Update the address now. */
 let updateNow = () => {};
 
-/** The address of what is seen now. */
+/** The address of the current view. */
 export function addressNow() {
   updateNow();
   return location.href;
 }
 
 /**
- * Open what the address asks for, and from then on let it follow.
- * @param {Pick<Chosen, "lang" | "theme">} own language and light that an address needn't speak of
+ * Open the state of the address, and update the address from then on.
+ * @param {Pick<Chosen, "lang" | "theme">} own default language and theme, which the address omits
  */
 export function follow(own) {
   let params = address();
@@ -84,7 +84,7 @@ export function follow(own) {
   for (const name of ["blur", "pagehide", "copy"]) addEventListener(name, () => waiting && updateNow());
 }
 
-/** What is chosen, as an address says it. @param {Pick<Chosen, "lang" | "theme">} own @param {URLSearchParams} before */
+/** The state as parameters of an address. @param {Pick<Chosen, "lang" | "theme">} own @param {URLSearchParams} before */
 function addressOf(own, before) {
   const { now } = state;
   const part = partOf(now.part);

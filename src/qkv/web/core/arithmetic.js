@@ -1,4 +1,4 @@
-// Attention on tables small enough to follow, in float64: the twin of qkv's oracle (attention/oracle.py), held to it by tests.
+// Attention on small tables in float64. Tests compare it with qkv's oracle (attention/oracle.py).
 
 /** Rows of numbers. @typedef {number[][]} Table */
 /** Scores are divided by √d, by nothing, by d, or multiplied by a number. @typedef {"sqrt" | "none" | "width" | number} Scale */

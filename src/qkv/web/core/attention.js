@@ -1,5 +1,5 @@
-// The weights of one head, computed here from q and k: softmax(softcap(q·k · scale) + bias, where the mask allows).
-// N queries, M keys, D head width. Query i stands at position i + M − N among the keys (lower-right).
+// The weights of one head, computed from q and k: softmax(softcap(q·k · scale) + bias, where the mask allows).
+// N queries, M keys, D head width. Query i has position i + M − N among the keys (lower-right).
 
 /** @import { Layer, Part, Rule, Stored } from "./source.js" */
 

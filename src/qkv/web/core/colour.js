@@ -1,5 +1,5 @@
-// Colours of weights: light paper to deep blue, or night to pale light; of signed ones blue above 0 and red below it, as in
-// the terminal and in figures. √ shows small weights, linear tells sizes truly.
+// Colours of weights: from light to deep blue, or from dark to light in the dark theme; signed weights are blue above 0 and red
+// below, as in the terminal and in figures. The √ scale makes small weights visible, the linear one shows true proportions.
 
 /** @typedef {[number, number, number]} Colour */
 

@@ -1,5 +1,5 @@
-// What the file carries: a header in JSON, and tensors as deflated base64 in <script type="text/plain"> blocks.
-// Numbers of more than one byte are stored plane by plane (all first bytes, then all second bytes): it packs better.
+// The data in a page: a JSON header, and tensors as deflated base64 in <script type="text/plain"> blocks.
+// Numbers of several bytes are stored plane by plane (all first bytes, then all second bytes), which compresses better.
 
 /** @import { Header, Stored } from "./source.js" */
 
@@ -51,7 +51,7 @@ for (let bits = 0; bits < 65536; bits++) {
 
 /** @type {Map<string, { made: Promise<Float32Array | Uint8Array>, size: number }>} */
 const cache = new Map();
-const KEEP = 40_000_000; // numbers, beyond which the tensors used longest ago are let go
+const KEEP = 40_000_000; // maximum cached numbers; the least recently used tensors are dropped
 
 /** @param {Stored} stored @returns {Promise<any>} a Float32Array, or a Uint8Array where bytes are stored */
 export function tensor(stored) {

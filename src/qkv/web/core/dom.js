@@ -1,4 +1,4 @@
-// Small helpers for the page's elements. Text only ever arrives as text nodes: a token may look like a tag.
+// Small helpers for elements. Text is only inserted as text nodes, since a token may look like a tag.
 
 import { say } from "./words.js";
 
@@ -37,7 +37,7 @@ export function svg(tag, props = {}) {
   return element;
 }
 
-/** Attributes that people read or hear. */
+/** Attributes with text for users. */
 const READ_OUT = new Set(["aria-label", "aria-valuetext", "title", "alt", "placeholder"]);
 
 /** @param {Element} element @param {Record<string, any>} props */
@@ -104,7 +104,7 @@ export function choice(label, choices, current, choose) {
     const at = choices.findIndex(([value]) => value === current);
     const next = choices[(at + step + choices.length) % choices.length][0];
     choose(next);
-    // Drawn anew at once, `refill` has kept the focus; else it moves on here.
+    // After a redraw `refill` has kept the focus; else it is moved here.
     if (group.isConnected) /** @type {HTMLElement | null} */ (group.querySelector(`[data-value="${next}"]`))?.focus();
   });
   return group;
@@ -222,17 +222,17 @@ let idCount = 0;
 /** An id that no other element has. @param {string} name */
 export const unique = (name) => `qkv-${name}-${++idCount}`;
 
-/** Say something to who listens instead of looking. @param {string} sentence */
+/** Announce a sentence to screen readers. @param {string} sentence */
 export function announce(sentence) {
   const live = document.getElementById("qkv-live") ?? h("div", { id: "qkv-live", class: "unseen", "aria-live": "polite", role: "status" });
   if (!live.isConnected) document.body.append(live);
   live.textContent = plainText(sentence);
 }
 
-/** Why something isn't shown, as a sentence. @param {string} lang @param {any} error one that a source refuses with says it in every language */
+/** The message of an error. @param {string} lang @param {any} error one that a source refuses with says it in every language */
 export const excuse = (lang, error) => error?.say?.[lang] ?? say(lang, "This could not be computed: its numbers did not come.");
 
-/** Mark an element that still shows what came from an earlier source, until it is drawn anew. @param {Element} element @param {boolean} old */
+/** Mark an element that shows an earlier source until it is redrawn. @param {Element} element @param {boolean} old */
 export function markOld(element, old) {
   element.toggleAttribute("data-old", old);
   if (old) element.setAttribute("aria-busy", "true");

@@ -1,4 +1,4 @@
-// A head of attention or of a mixer, ready to compute, from what a source has of its layer.
+// Creates the head of attention or of a mixer from a source's tensors of its layer.
 
 import { Head } from "./attention.js";
 import { Mixer } from "./mixer.js";

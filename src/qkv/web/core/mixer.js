@@ -1,10 +1,10 @@
-// A mixer's weights (retention, Mamba-2, the delta rule), computed here from q, k, the decays and the writes. No softmax: they
-// are signed, and rows don't sum to 1. A row is what its query asks of the state, followed back to what each token wrote:
+// A mixer's weights (retention, Mamba-2, the delta rule), computed from q, k, the decays and the writes. They are signed, and
+// rows don't sum to 1. A row is the query's reading of the state, traced back to what each token wrote:
 //
 //     w = scale · qᵢ,   then for j = i, i − 1, …:   Aᵢⱼ = βⱼ (kⱼ·w),   w ← γⱼ (w − kⱼ Aᵢⱼ)
 //
-// since the state at j is γⱼ times the one before it, of which the delta rule first takes out what its key held. Where
-// everything is added (no β), w is only ever multiplied, and Aᵢⱼ = scale · (γ of the tokens between) · qᵢ·kⱼ.
+// since the state at j is γⱼ times the previous state, from which the delta rule first removes what its key held. Without β,
+// w is only scaled, and Aᵢⱼ = scale · (γ of the tokens between) · qᵢ·kⱼ.
 // N tokens, D key width.
 
 import { Head, product } from "./attention.js";
@@ -26,9 +26,9 @@ import { Head, product } from "./attention.js";
  * @property {Float64Array | null} output Σ weight · v
  */
 
-const NEGLIGIBLE_LOG = -150; // a logarithm of what no float32 holds, whatever q·k it is multiplied by
-const SMALLEST_FLOAT32 = 1e-45; // the least that a float32 holds
-const CHECK_EVERY = 32; // tokens after which it is asked whether there is anything left
+const NEGLIGIBLE_LOG = -150; // the log of a decay whose product with any q·k underflows float32
+const SMALLEST_FLOAT32 = 1e-45; // the smallest positive float32
+const CHECK_EVERY = 32; // tokens between checks whether everything has decayed
 
 export class Mixer extends Head {
   /** @param {Pick<Part, "n" | "m">} part @param {Layer} layer @param {number} item @param {number} head @param {Given} tensors */

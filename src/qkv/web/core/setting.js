@@ -1,15 +1,15 @@
-// Where the elements stand: the language and the light that the reader has, or that the address says, or that the page
-// around this one says. In a frame this one tells how tall it is, and listens to its parent about nothing but the light.
+// Language and theme: from the reader's browser, the address or the page around this one. A page in a frame posts its height to
+// its parent and accepts only the theme from it.
 
 import { state } from "./state.js";
 import { LANGUAGES } from "./words.js";
 
 /** @import { Chosen } from "./state.js" */
 
-/** Does this page stand in another? */
+/** Is this page in a frame? */
 export const framed = window.parent !== window;
 
-/** What an address asks for, of language and light. @param {URLSearchParams} address @returns {Partial<Chosen>} */
+/** The language and theme of an address. @param {URLSearchParams} address @returns {Partial<Chosen>} */
 export function lightAndLanguage(address) {
   /** @type {Partial<Chosen>} */
   const choices = {};
@@ -24,7 +24,7 @@ export function lightAndLanguage(address) {
 export const address = () => new URLSearchParams(location.hash.slice(1));
 
 /**
- * Take language and light from where they come from; before anything is drawn.
+ * Set language and theme before anything is drawn.
  * @param {string | null} lang the page's own
  * @returns {{ lang: string, theme: "light" | "dark" }} what they would be if the address said nothing
  */
@@ -37,7 +37,7 @@ export function settle(lang) {
   let themeIsSet = choices.theme !== undefined;
   state.set({ ...own, ...choices });
   applyState();
-  // First of all listeners: elements that draw with the theme's colours must find it set. (Also the same value, said again,
+  // The first listener, since elements draw with the theme's colours. (Setting the same value again
   // has the browser look at the style of everything.)
   state.listen((changed) => (changed.has("theme") || changed.has("lang")) && applyState());
   addEventListener("hashchange", () => {

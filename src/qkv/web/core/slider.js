@@ -1,4 +1,4 @@
-// A slider with its name before it and its value behind it.
+// A slider with its name before it and its value after it.
 
 import { h } from "./dom.js";
 

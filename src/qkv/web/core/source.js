@@ -1,5 +1,4 @@
-// A source is where the numbers come from: the file that this page is (`Embedded`), or a server. The elements ask it, and never
-// mind which it is.
+// A source provides the numbers: the file of this page (`Embedded`) or a server. Both have the same interface.
 
 import { bytesOf, readHeader, tensor } from "./data.js";
 import { breathe } from "./dom.js";
@@ -9,7 +8,7 @@ import { headOf } from "./head_factory.js";
 /** @import { By } from "./view.js" */
 
 /** @typedef {{ id: string, shape: number[], dtype: "f2" | "f4" | "u1" }} Stored */
-/** Who may look at whom; starts are where documents begin, per item; a dense one is bits, an axis of one serving everybody. @typedef {["band", number | null, number | null] | ["lengths", number[]] | ["starts", number[][]] | ["dense", Stored]} Rule */
+/** A rule of the mask. "starts" are document starts per item; "dense" is bits, and axes of size 1 broadcast. @typedef {["band", number | null, number | null] | ["lengths", number[]] | ["starts", number[][]] | ["dense", Stored]} Rule */
 /**
  * @typedef {object} Layer
  * @property {number} number in the model, where layers without attention are counted too
@@ -27,7 +26,7 @@ import { headOf } from "./head_factory.js";
  * @property {Stored | null} v
  * @property {Stored | null} [decay] of a mixer: log γ of every token (B, H, N); its q and k are (B, G, N, D), its v (B, H, N, P)
  * @property {Stored | null} [write] β of the delta rule (B, H, N)
- * @property {boolean} [state] did a state come before this text?
+ * @property {boolean} [state] is there an initial state?
  */
 /** @typedef {[number, number, number] | null} Link from, to, weight */
 /**
@@ -66,8 +65,8 @@ import { headOf } from "./head_factory.js";
  * @typedef {object} Source
  * @property {Header} header what of its links isn't known yet is null, and is there when its layer's pictures are
  * @property {Tokens[]} tokens the lists that parts name
- * @property {(part: Part, layer: number) => boolean} [whole] can heads of this layer be opened? If it isn't said, all can
- * @property {(part: Part, layer: number, item: number) => Promise<{ bytes: Uint8Array }>} pictures (heads, rows, cols), as part.thumbs tells
+ * @property {(part: Part, layer: number) => boolean} [whole] can heads of this layer be opened? Without it, all can
+ * @property {(part: Part, layer: number, item: number) => Promise<{ bytes: Uint8Array }>} pictures (heads, rows, cols), as in part.thumbs
  * @property {(part: Part, layer: number, item: number, head: number) => Promise<Head | null>} head a Head or a Mixer; null where the layer is here as an overview only
  * @property {(part: Part, item: number, query: number, key: number, wanted: () => boolean) => Promise<[number, number, number][] | null>} linking layer, head and weight of the heads that link two tokens, strongest first; null when called off
  * @property {((part: Part, layer: number, item: number, head: number, cells: Rectangle, pool: "max" | "mean", sink: boolean, signal: AbortSignal) => Promise<Float32Array>) | null} tile weights of a rectangle, row after row, each cell pooled; hidden cells are −1, in signed parts NaN. null: the page computes by itself
@@ -83,7 +82,7 @@ export class Embedded {
     this.tokens = tokens;
   }
 
-  /** Read what this page carries. */
+  /** Open the data in this page. */
   static async open() {
     const header = readHeader();
     return new Embedded(header, JSON.parse(new TextDecoder().decode(await bytesOf(header.tokens.id))));
@@ -121,7 +120,7 @@ export class Embedded {
   }
 
   /**
-   * Of all layers whose q and k are here.
+   * Search all layers with q and k.
    * @param {Part} part
    * @param {number} item
    * @param {number} query

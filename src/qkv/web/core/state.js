@@ -1,4 +1,4 @@
-// What is chosen. Elements listen for "change", whose detail is the set of names that changed.
+// The selection. Elements listen for "change", whose detail is the set of changed names.
 
 /** @import { By } from "./view.js" */
 
@@ -16,14 +16,14 @@
  * @property {By} unit
  * @property {"root" | "linear"} scale
  * @property {"from" | "to"} way of the lines
- * @property {"shown" | "hidden"} sink hidden: the first token and special ones are taken out, and rows shared out anew among the rest
+ * @property {"shown" | "hidden"} sink hidden: the first and special tokens are removed, and rows renormalised
  * @property {Zoom | null} zoom null is all of the map
  * @property {"max" | "mean"} pool of cells of many tokens: their largest weight, or the mean
  * @property {string} lang
  * @property {"light" | "dark"} theme
  */
 
-/** What is chosen before anybody chooses. @type {Chosen} */
+/** The initial selection. @type {Chosen} */
 export const BEGINNING = {
   shown: 0,
   part: "",
@@ -68,10 +68,10 @@ export class State extends EventTarget {
   }
 }
 
-/** What the page, or the studio, has chosen. */
+/** The selection of the page or the studio. */
 export const state = new State();
 
-/** What a map beside others has of its own; the rest it shares with `state`. */
+/** The own selection of one of several maps; the rest is shared with `state`. */
 export class Beside extends State {
   /** @param {Partial<Chosen>} own @param {AbortSignal} [signal] after which it follows no more */
   constructor(own, signal) {

@@ -1,5 +1,5 @@
-// A map as it is looked at: token by token, word by word (keys summed, queries averaged), or the pooled overview of a
-// layer whose q and k aren't here. Every view gives rows; the elements draw them.
+// A view of a map: by tokens, by words (keys summed, queries averaged), or the pooled overview of a layer without q and k.
+// Every view returns rows, which the elements draw.
 
 import { breathe } from "./dom.js";
 import { state } from "./state.js";
@@ -9,24 +9,24 @@ import { state } from "./state.js";
 /** @import { Chosen } from "./state.js" */
 
 /** One step of an axis: the tokens from first up to end; of two texts beside each other, the places in both, and whether only one has it. @typedef {{ label: string, first: number, end: number, special: boolean, places?: string, lone?: boolean }} Unit */
-/** What a step stands for. @typedef {"tokens" | "characters" | "words"} By */
+/** The unit of a row or column. @typedef {"tokens" | "characters" | "words"} By */
 /** Weights, which of them there are, and how far off they may be. @typedef {{ weights: Float32Array, seen: Uint8Array, error: number }} Row */
 
 const REMEMBER = 1 << 22; // cells of a map that are kept once computed
 const LONG = 1 << 20; // cells from which on a map is drawn from tiles, where a source has some
-const VIEWS = 6; // views that are kept: several maps may stand beside each other
+const VIEWS = 6; // cached views: several maps may be side by side
 
-/** Where the numbers come from. @type {Source} */
+/** The current source. @type {Source} */
 export let source;
 /** @type {Header} */
 export let header;
-/** Is this page a figure that stands in a text? */
+/** Is this page a figure in a text? */
 export const figure = () => !header.show.includes("overview");
 /** @type {Tokens[]} */
 let tokenLists = [];
 
 /**
- * Show what a source has, at any time. What is chosen stays where it still makes sense; who listens for "shown" draws anew.
+ * Show a source. The selection is kept where it is valid; listeners for "shown" redraw.
  * @param {Source} next
  * @param {Partial<Chosen>} [changes] to be chosen at once with it
  */
@@ -42,7 +42,7 @@ export function show(next, changes = {}) {
     units.set(list, { tokens, characters, words: groupUnits(list, list.words) });
   }
   const now = { ...state.now, ...changes };
-  view(now).catch(() => {}); // asked for before anything is built, so that it is here when the map is; who draws it is told
+  view(now).catch(() => {}); // started early, so that it is ready when the map is; the map handles errors
   state.set({ ...changes, ...fitting(now), shown: state.now.shown + 1 });
 }
 
@@ -119,7 +119,7 @@ export function unitAt(list, token) {
 /** The largest weight that a head's picture shows. @param {Part} part @param {number} layer @param {number} item @param {number} head */
 export const topOf = (part, layer, item, head) => part.tops?.[layer]?.[item]?.[head] || 1;
 
-/** The keys that draw what is left over: the first one, unless it is another text's, and special ones. @param {Part} part @param {number} item */
+/** The attention sinks: special keys and, in self-attention, the first one. @param {Part} part @param {number} item */
 export const sinksOf = (part, item) =>
   Uint8Array.from(axes(part, item, "tokens")[1], ({ special }, j) => Number(special || (j === 0 && part.name !== "cross")));
 
@@ -152,7 +152,7 @@ export const errorOf = (part, layer, item, head) =>
  * @property {number} [top] the largest weight, by size
  * @property {number} [error] how far off weights may be
  * @property {Head | null} [head]
- * @property {Uint8Array | null} [without] keys that are taken out: of what is left every row is shared out anew (of a difference, the rows that it is of)
+ * @property {Uint8Array | null} [without] removed keys: rows are renormalised without them (of a difference, both of its rows)
  * @property {{ tall: number, wide: number, layer: number } | null} [pooled] tokens of a cell, where only an overview is here
  * @property {((cells: Rectangle, pool: "max" | "mean", signal: AbortSignal) => Promise<Float32Array>) | null} [tile] as a source has it
  * @property {Promise<{ shares: Float32Array, rows: number, cols: number, tall: number, wide: number }> | null} [picture] the small one, to begin with
@@ -179,9 +179,9 @@ export class View {
     this.error = error;
     this.tile = tile;
     this.picture = picture;
-    /** Can rows be asked for? What it is waited with may refuse. */
+    /** Resolves when rows can be computed; rejects if the head can't be loaded. */
     this.ready = coming ? coming.then((arrived) => arrived && this.open(arrived)) : Promise.resolve();
-    this.ready.catch(() => {}); // who waits is told
+    this.ready.catch(() => {}); // callers that wait handle it
     this.joined = head !== null && (queries.length !== head.n || keys.length !== head.m);
     this.one = { weights: new Float32Array(width), seen: new Uint8Array(width), error };
     this.remember = queries.length * keys.length <= REMEMBER;
@@ -191,12 +191,12 @@ export class View {
     this.found = null;
   }
 
-  /** Is all of a unit of the keys taken out? @param {Unit} key */
+  /** Are all tokens of a key unit removed? @param {Unit} key */
   takenOut({ first, end }) {
     return this.without?.subarray(first, end).every(Boolean) ?? false;
   }
 
-  /** Its head has come. @param {Head} head */
+  /** Set the loaded head. @param {Head} head */
   open(head) {
     this.head = head;
     this.error = head.error;
@@ -204,7 +204,7 @@ export class View {
     this.one = { weights: new Float32Array(head.m), seen: new Uint8Array(head.m), error: head.error };
   }
 
-  /** Where unit u looks. What is given stays valid until the next row is asked for. @param {number} u @returns {Row} */
+  /** Return the row of unit u, which is valid until the next call. @param {number} u @returns {Row} */
   row(u) {
     const cached = this.rows.get(u);
     if (cached) return cached;
@@ -306,14 +306,14 @@ export class View {
 /** @type {Map<string, Promise<View>>} */
 const recentViews = new Map();
 
-/** The view of what is chosen; asked for again, the same one with what it remembers. */
+/** Return the view of the selection, cached with its computed rows. */
 export function view(now = state.now) {
   const { part, layer, item, head, unit, sink } = { ...now, ...fitting(now) };
   const name = [part, layer, item, head, unit, sink].join();
   const promise = recentViews.get(name) ?? makeView(partOf(part), layer, item, head, unit, sink === "hidden");
   recentViews.delete(name);
   recentViews.set(name, promise);
-  promise.catch(() => recentViews.get(name) === promise && recentViews.delete(name)); // what didn't come is asked for again
+  promise.catch(() => recentViews.get(name) === promise && recentViews.delete(name)); // failures aren't cached
   for (const oldest of recentViews.keys()) if (recentViews.size > VIEWS) recentViews.delete(oldest);
   return promise;
 }

@@ -1,16 +1,16 @@
-// What the page says. English stands where it is said; the other languages are in locale/, from where page.py puts those
-// sentences into CATALOGUES that these modules say.
+// The texts of the page. The code has the English; page_shell.py inserts the translations from locale/ of the sentences that these
+// modules use into CATALOGUES.
 
 /** @type {Record<string, Record<string, string>>} */
 const CATALOGUES = {};
 
 export const LANGUAGES = ["en", ...Object.keys(CATALOGUES)];
 
-/** Marks a sentence that is said later. @param {string} sentence */
+/** Mark a sentence that is translated later. @param {string} sentence */
 export const mark = (sentence) => sentence;
 
 /**
- * The sentence in a language, with its values filled in.
+ * Return the sentence in a language, with its values filled in.
  * @param {string} lang
  * @param {string} sentence
  * @param {Record<string, string | number>} [values]

@@ -1,4 +1,4 @@
-// The controls around the map: which head, tokens or words, zoom, colours and what they mean.
+// The controls around the map: head, tokens or words, zoom, colours and their legend.
 
 import { level, palette } from "../core/colour.js";
 import { choice, h, weight } from "../core/dom.js";

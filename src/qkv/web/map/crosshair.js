@@ -1,5 +1,5 @@
-// What stands over the picture of a map: the outlines of the cell that is chosen and of the one under the pointer, and the
-// labels beside and above. The pen is a canvas's, or one that writes an SVG.
+// The layer above the picture of a map: outlines of the selected and the hovered cell, and the labels of both axes. The pen is a
+// canvas context or writes an SVG.
 
 import { cut, FONT, legible, reach, upright } from "./labels.js";
 
@@ -39,7 +39,7 @@ function outline(pen, map, { u, c }, strong) {
   pen.restore();
 }
 
-/** The labels of both axes; those of a cell stand out, and no other touches them. @param {Pen} pen @param {MapElement} map @param {Cell} named */
+/** Draw the labels of both axes; those of a cell are highlighted, and no other label touches them. @param {Pen} pen @param {MapElement} map @param {Cell} named */
 function writeLabels(pen, map, named) {
   const { seen, plot, frame } = map;
   if (!seen) return;

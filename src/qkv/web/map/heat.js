@@ -1,4 +1,4 @@
-// The pixels of a map: each is the largest weight (by size) of the cells it covers; hidden cells are hatched.
+// The pixels of a map: each is the largest weight (by absolute value) of the cells it covers; hidden cells are hatched.
 
 import { level, palette } from "../core/colour.js";
 import { breathe } from "../core/dom.js";

@@ -1,6 +1,5 @@
-// Labels on a canvas: cut where there is no room; above a column turned, or character under character; and no label ever
-// touches another. Where not all have room, tokens that are parts of one character share one, and then every second, third, …
-// is written.
+// Labels on a canvas: clipped to the available space; above columns rotated or with one character below the other. Labels never
+// overlap. If there is not enough space, tokens that are parts of a character share a label, then every second, third, … is drawn.
 
 /** @import { Unit } from "../core/view.js" */
 /** What labels are written with: a canvas's context, or what writes an SVG. @typedef {Pick<CanvasRenderingContext2D, "font" | "fillStyle" | "textAlign" | "textBaseline" | "measureText" | "fillText" | "save" | "restore" | "translate" | "rotate">} Pen */

@@ -1,5 +1,5 @@
-// <qkv-lines>: one token, and lines to what it looks at, or from who looks at it; a line is as wide as its weight. A mixer's
-// lines are as wide as their size against the largest of them, red below 0.
+// <qkv-lines>: one token, and lines to the tokens it attends to or that attend to it, as wide as their weights. A mixer's lines
+// are relative to the largest and red below 0.
 
 import { choice, excuse, h, markOld, refill, svg, token, weight } from "../core/dom.js";
 import { state } from "../core/state.js";

@@ -1,5 +1,5 @@
-// <qkv-map>: one head as a heat map with labels, zoom, pan and a crosshair that tells the exact weight.
-// Rows are computed as they come into view, a slice of time at a time; nothing larger than the picture is kept.
+// <qkv-map>: one head as a heat map with labels, zoom, pan and a crosshair with the exact weight.
+// Rows are computed in time slices when they come into view; nothing larger than the picture is stored.
 
 import { addressNow } from "../core/address.js";
 import { picks, ramp, reading } from "./controls.js";
@@ -42,7 +42,7 @@ export class MapElement extends HTMLElement {
   look = null;
   /** The address of what is seen. */
   link = addressNow;
-  /** What else is to be said of the head. */
+  /** Notes on the head. */
   remark = () => "";
   ends = new AbortController();
   /** @type {View | null} */
@@ -323,7 +323,7 @@ export class MapElement extends HTMLElement {
     return { left: left * dots, top: top * dots, width: width * dots, height: height * dots };
   }
 
-  /** Draw a long map, or its crosshair alone, with the next frame of the screen. @param {boolean} base */
+  /** Draw a long map, or only its crosshair, in the next animation frame. @param {boolean} base */
   soon(base) {
     this.due.base ||= base;
     this.due.frame ||= requestAnimationFrame(() => {
@@ -401,7 +401,7 @@ export class MapElement extends HTMLElement {
     drawCrosshair(context, this);
   }
 
-  /** What the cell under the pointer, or the chosen one, says; the chosen one is also said aloud. */
+  /** Show the text of the hovered or selected cell, and announce that of the selected one. */
   tell() {
     const { seen } = this;
     if (!seen) return;
@@ -412,7 +412,7 @@ export class MapElement extends HTMLElement {
     const row = seen.compute ? seen.row(u) : null,
       share = row ? row.weights[c] : 0,
       open = !row || row.seen[c];
-    const weightText = row ? exactly(share, row.error) : "…"; // until the head has come
+    const weightText = row ? exactly(share, row.error) : "…"; // until the head is loaded
     const out = seen.takenOut(key),
       lone = query.lone || key.lone;
     const range = (/** @type {Unit} */ unit) =>
@@ -498,7 +498,7 @@ export class MapElement extends HTMLElement {
     this.state.set({ zoom: null });
   }
 
-  /** Nearer or further, keeping what is at a place (the chosen cell, if none is said) where it is. @param {number} by @param {{ x: number, y: number }} [about] */
+  /** Zoom around a point, by default the selected cell. @param {number} by @param {{ x: number, y: number }} [about] */
   zoom(by, about) {
     const { frame, plot, seen } = this;
     if (!seen) return;

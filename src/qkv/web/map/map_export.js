@@ -1,5 +1,5 @@
-// <qkv-takeaway>: what can be taken away of the map that it stands in: its picture as PNG or SVG, its numbers as CSV, each of
-// what is in view, and a link to it. A map has it where this module is; figures, which stand in somebody's text, go without.
+// <qkv-takeaway>: exports what is in view of its map: the picture as PNG or SVG, the numbers as CSV, a link. Maps have it if this
+// module is loaded; figures don't load it.
 
 import { level, palette } from "../core/colour.js";
 import { drawCrosshair } from "./crosshair.js";

@@ -1,4 +1,4 @@
-// The whole of a long map, small, in a corner of what is in view of it, with a frame that can be dragged.
+// A small picture of a long map in a corner, with a draggable frame around the visible part.
 
 import { h } from "../core/dom.js";
 

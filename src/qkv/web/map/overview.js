@@ -10,14 +10,14 @@ import { errorOf, header, isWhole, label, linkErrorOf, linkOf, openHeadAt, partO
 export const PARTS = { encoder: mark("Encoder"), decoder: mark("Decoder"), cross: mark("Cross"), mixers: mark("Mixers") };
 
 const MOMENT = 50; // milliseconds that pictures wait for the map
-const MOST_LINKS = 10; // heads that are named when it is asked which link two tokens
+const MOST_LINKS = 10; // listed heads that link two tokens
 
 export class Overview extends HTMLElement {
   /** @type {{ part: string, item: number, query: number, key: number, top: [number, number, number][] } | null} */
   focusLink = header?.focus ?? null;
   /** @type {HTMLElement[][]} */
   cells = [];
-  /** Layers whose pictures have come, and with them what their heads do most. @type {Set<number>} */
+  /** Layers with loaded pictures and links. @type {Set<number>} */
   come = new Set();
   drawing = 0;
   busy = false;
@@ -286,7 +286,7 @@ export class Overview extends HTMLElement {
     next.focus();
   }
 
-  /** The pictures, a few at a time, so that the page answers meanwhile; of a layer when they come. */
+  /** Draw the pictures in batches, so that the page stays responsive. */
   async draw() {
     const mine = ++this.drawing;
     const { item } = state.now;

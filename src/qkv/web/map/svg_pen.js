@@ -1,4 +1,4 @@
-// A pen like a canvas's that writes an SVG: as much of it as labels and outlines need. Texts stay texts.
+// A pen with the canvas methods that labels and outlines need, which writes an SVG. Texts remain texts.
 
 import { svg } from "../core/dom.js";
 

@@ -1,4 +1,4 @@
-// Teaches maps to draw long texts from tiles. Pages in one file go without: their source has none.
+// Adds tiles for long texts to maps. Single-file pages don't load it: their source has no tiles.
 
 import { MapElement } from "./map.js";
 import { Minimap } from "./minimap.js";

@@ -1,6 +1,6 @@
-// A long map is drawn from tiles of 256 × 256 cells, as street maps are: a cell of level ℓ is 2^ℓ × 2^ℓ tokens, pooled. What is
-// there is drawn at once, coarse under sharp, and what is missing is asked for, the middle first; what is no longer in view is
-// called off. A tile is coloured once into a canvas of its own, which a move of the frame only has to copy.
+// A long map consists of tiles of 256 × 256 cells: a cell of level ℓ is 2^ℓ × 2^ℓ pooled tokens. Loaded tiles are drawn at once,
+// coarse below sharp; missing ones are requested, the middle first, and cancelled when they leave the view. A tile is coloured
+// once into its own canvas, which is copied when the frame moves.
 
 import { level, palette } from "../core/colour.js";
 
@@ -26,7 +26,7 @@ export class Tiles {
   asked = new Map();
   /** @type {{ name: string, place: Place }[]} */
   waiting = [];
-  /** Tiles that didn't come, and why. @type {Map<string, unknown>} */
+  /** Failed tiles and their errors. @type {Map<string, unknown>} */
   failed = new Map();
   /** How many tiles were coloured: once each, however often they are drawn. */
   coloured = 0;

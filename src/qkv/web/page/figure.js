@@ -1,4 +1,4 @@
-// A figure: a page of one element, which has all its numbers in the header. Its module stands before this one.
+// A figure: a page with one element, whose numbers are in the header. Its module precedes this one.
 
 import { h } from "../core/dom.js";
 import { settle } from "../core/setting.js";

@@ -1,5 +1,4 @@
-// The page: opens the file, puts together the elements that it shows, whose modules stand before this one, and offers its
-// numbers as `window.qkv`.
+// The page: opens the file, creates its elements (their modules precede this one) and exposes its numbers as `window.qkv`.
 
 import { follow } from "../core/address.js";
 import { announce, h } from "../core/dom.js";
@@ -75,5 +74,5 @@ async function start() {
   document.documentElement.dataset.ready = "";
 }
 
-// A browser that can't unpack the numbers was told so before this script.
+// An earlier script shows a message in browsers that can't unpack the numbers.
 if ("DecompressionStream" in window) await start();

@@ -1,4 +1,4 @@
-// <qkv-top>: the model, the text, how many tokens, how exact; and the switches of language and light.
+// <qkv-top>: the model, the text, the number of tokens, the precision, and the switches for language and theme.
 
 import { choice, filled, h, hole, layersAndHeads, plainText, refill, scrolled } from "../core/dom.js";
 import { state } from "../core/state.js";

@@ -1,6 +1,5 @@
-// How a number of the machine comes about, spelled out with the numbers it is made of. A "=" is exact; where a number is shown
-// rounded it is a "≈". The numbers have as many decimals as it takes for the written sum to come to the written result. What
-// stands between ^{ and } is raised.
+// How a number of the machine is computed, written out with its inputs: "=" if exact, "≈" if a number is shown rounded. The
+// numbers have enough decimals for the written terms to give the written result. Text between ^{ and } is superscript.
 
 import { factorOf } from "../core/arithmetic.js";
 import { fixed } from "../core/dom.js";

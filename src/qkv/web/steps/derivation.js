@@ -1,4 +1,4 @@
-// How a row of weights comes about, in words and columns of numbers: by softmax, or for a mixer by decays and writes.
+// How a row of weights is computed, as text and columns of numbers: by softmax, or for a mixer by decays and writes.
 
 import { exactly, factor, filled, h, hole, knownText, number, productText, token } from "../core/dom.js";
 import { Mixer } from "../core/mixer.js";

@@ -1,5 +1,5 @@
 // <qkv-distribution>: why √d. A slider widens random vectors: q·k spreads and the softmax of a row becomes one-hot; divided by
-// √d, both stay as they are.
+// √d, both stay the same.
 
 import { softmax } from "../core/arithmetic.js";
 import { level, painted, palette } from "../core/colour.js";

@@ -1,5 +1,5 @@
-// <qkv-machine>: one head with numbers small enough to follow. What is given can be changed, everything after it follows; the
-// formula and the tables light each other up, and a line spells out the number that is pointed at or focused.
+// <qkv-machine>: one head with small numbers. Inputs can be edited and all later stages are updated; the formula and the tables
+// highlight each other, and a line explains the focused or hovered number.
 
 import { factorOf, stagesOf } from "../core/arithmetic.js";
 import { level, painted, palette } from "../core/colour.js";
@@ -61,7 +61,7 @@ export class MachineElement extends HTMLElement {
   told = { words: [], keys: [], given: {}, mask: [], scale: "sqrt", show: [], query: null, digits: 2 };
   /** What is in force. @type {{ given: Given, mask: boolean[][], scale: Scale }} */
   now = { given: {}, mask: [], scale: "sqrt" };
-  /** What was changed when it was last told. */
+  /** The changes at the last event. */
   saved = "";
   /** @type {Stages} */
   stages = { scores: [], scaled: [], masked: [], weights: [] };
@@ -142,7 +142,7 @@ export class MachineElement extends HTMLElement {
     return name === "mask" ? this.told.mask : /** @type {Record<string, Table>} */ (this.told.given)[name];
   }
 
-  /** Change what was changed once, as far as it makes sense here. @param {string} changes */
+  /** Apply earlier changes where they are valid here. @param {string} changes */
   redo(changes) {
     for (const change of changes.split(",")) {
       const [id, text] = change.split(":");
@@ -261,7 +261,7 @@ export class MachineElement extends HTMLElement {
     return element.localName === "td" ? element : h("td", { role: "gridcell" }, element);
   }
 
-  /** Write every number where it stands. */
+  /** Write every number into its cell. */
   fill() {
     const { digits, words } = this.told;
     const { lang, theme } = state.now;
@@ -426,7 +426,7 @@ export class MachineElement extends HTMLElement {
     this.light();
   }
 
-  /** Light up a cell, what it came from, its table and its part of the formula. @param {string} [table] that is pointed at */
+  /** Highlight a cell, its sources, its table and its part of the formula. @param {string} [table] that is pointed at */
   light(table) {
     const cell = this.at.over ?? this.at.focus;
     const name = table ?? cell?.[0];

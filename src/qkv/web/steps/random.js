@@ -1,4 +1,4 @@
-// Random numbers that are the same here and in Python (draw/dot_product_figure.py): Mulberry32, then Box–Muller.
+// Random numbers, the same as in Python (draw/dot_product_figure.py): Mulberry32, then Box–Muller.
 
 /** Numbers of mean 0 and variance 1. @param {number} seed @param {number} count */
 export function normals(seed, count) {

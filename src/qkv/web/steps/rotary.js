@@ -1,5 +1,5 @@
-// <qkv-rotary>: a query at position m and a key at position n, each turned by its position times θ. Their dot product depends
-// on m − n alone: it is the same all along a diagonal of the table.
+// <qkv-rotary>: a query at position m and a key at position n, each rotated by its position times θ. Their dot product depends only
+// on m − n: it is constant along each diagonal of the table.
 
 import { level, painted, palette } from "../core/colour.js";
 import { fixed, h, svg } from "../core/dom.js";

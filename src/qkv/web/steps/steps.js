@@ -1,4 +1,4 @@
-// <qkv-steps>: the chosen row in numbers, from q·k to the output. Every number is computed here.
+// <qkv-steps>: the numbers of the selected row, from q·k to the output. All are computed here.
 
 import { derivation } from "./derivation.js";
 import { exactly, excuse, filled, h, hole, markOld, number, refill, scrolled, token } from "../core/dom.js";

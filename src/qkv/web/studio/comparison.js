@@ -1,4 +1,4 @@
-// <qkv-comparison>: two heads, two texts or two models side by side, their difference, and one crosshair for all three maps.
+// <qkv-comparison>: two heads, texts or models side by side, their difference, and one crosshair for all three maps.
 
 import { choice, h, layersAndHeads, markOld, weight } from "../core/dom.js";
 import { failed, openModel, served, requestedSpec } from "./live_view.js";
@@ -79,7 +79,7 @@ export class Comparison extends StudioElement {
     super.connectedCallback();
   }
 
-  /** The crosshair goes where one looks. */
+  /** Move the crosshair to the selection. */
   follow() {
     const { query, key } = studio.now;
     const at = (/** @type {Slots} */ slots, /** @type {number} */ index) => slots.findIndex(([i]) => i === index);
@@ -206,7 +206,7 @@ export class Comparison extends StudioElement {
     return position && position.part === part ? position : { part, layer, head: (head + 1) % partOf(part).layers[layer].heads };
   }
 
-  /** What stands on the other side. @returns {Spec} */
+  /** The other side of the comparison. @returns {Spec} */
   otherSpec() {
     const { against } = studio.now;
     const spec = requestedSpec();

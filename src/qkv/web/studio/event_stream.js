@@ -1,9 +1,9 @@
-// What the studio tells of itself: loading, fetching, a worker that was started anew. A browser holds six connections to one
-// host, so one shared worker listens for all tabs; where there is none, the tab listens itself.
+// Server events: loading, downloads, restarts of a worker. A browser opens at most six connections per host, so one shared worker
+// listens for all tabs; without shared workers each tab listens itself.
 
 /** @typedef {{ kind: string, [name: string]: any }} Told */
 
-/** What the shared worker runs (event_worker.js): a file of its own, since the policy lets nothing be made up. */
+/** The shared worker (event_worker.js): a separate file, since the policy forbids blob URLs. */
 const LISTENER = "/events.js";
 const RECONNECT = 2000; // milliseconds after which a stream that was refused is tried again
 

@@ -1,10 +1,10 @@
-// The shared worker: one stream of events for all tabs of this browser. It stands alone and is no part of the page's script.
+// The shared worker: one event stream for all tabs of this browser. It isn't part of the page's script.
 
 const RETRY = 2000; // milliseconds after which a stream that was refused is tried again
 
 /** @type {Set<MessagePort>} */
 const ports = new Set();
-/** The last word on each thing, for tabs that come later. @type {Map<string, any>} */
+/** The latest event of each kind, for tabs opened later. @type {Map<string, any>} */
 const latest = new Map();
 
 /** @param {any} data */

@@ -1,4 +1,4 @@
-// <qkv-exportmenu>: what can be taken away: pictures and numbers of what is seen, the page, the lines of Python, a link.
+// <qkv-exportmenu>: exports pictures and numbers of the view, the page, the Python code, a link.
 
 import { announce, h } from "../core/dom.js";
 import { failed, servedSpec } from "./live_view.js";
@@ -10,7 +10,7 @@ import { requestOne } from "./server_client.js";
 import { say } from "../core/words.js";
 import { header } from "../core/view.js";
 
-const MESSAGE_TIME = 6000; // milliseconds that it says what was done
+const MESSAGE_TIME = 6000; // milliseconds that its message stays
 
 export class ExportMenu extends StudioElement {
   fields = ["shown"];

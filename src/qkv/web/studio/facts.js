@@ -1,4 +1,4 @@
-// <qkv-facts>: how many tokens, layers and heads there are.
+// <qkv-facts>: the numbers of tokens, layers and heads.
 
 import { announce, layersAndHeads } from "../core/dom.js";
 import { lastResort } from "./live_view.js";

@@ -1,5 +1,5 @@
-// <qkv-generator>: one token after another. The bars show how temperature, top-k and top-p cut the distribution; a click on a
-// bar takes that token.
+// <qkv-generator>: generates token by token. The bars show how temperature, top-k and top-p cut the distribution; clicking a bar
+// selects that token.
 
 import { announce, filled, h, hole, markOld, token } from "../core/dom.js";
 import { failed, look, settled } from "./live_view.js";

@@ -1,4 +1,4 @@
-// <qkv-switchboard>: what heads are made to do: off, looking everywhere alike, at the first token alone, or weaker and stronger.
+// <qkv-switchboard>: edits of heads: off, uniform attention, attention to the first token only, weaker or stronger.
 
 import { choice, h } from "../core/dom.js";
 import { look } from "./live_view.js";

@@ -1,5 +1,5 @@
-// <qkv-ranking>: the heads in an order: by what links two words, by pattern, by how widely they look, by how much the model
-// needs them; those that a filter leaves out fade in the overview too.
+// <qkv-ranking>: the heads ordered by the link of two words, by pattern, by width of attention, or by importance for the model;
+// heads that a filter excludes fade in the overview, too.
 
 import { level, palette } from "../core/colour.js";
 import { filled, h, hole, token, weight } from "../core/dom.js";

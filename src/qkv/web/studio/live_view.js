@@ -1,5 +1,5 @@
-// What is shown follows what is asked for. Typing never waits: one view is on its way at a time, and when it is answered, or
-// takes too long, the newest wish goes next; those in between are never asked.
+// Keeps the view up to date with the requested state without blocking typing: there is one request at a time; when it has finished
+// or takes too long, the newest state is requested and those in between are skipped.
 
 import { ServedSource, viewed } from "./served_source.js";
 import { isTrace, keyOf, specNow, studio, titleOf, wordsOf } from "./studio_state.js";
@@ -19,9 +19,9 @@ const LIST = 60; // words that are asked for to lay two outcomes side by side
 let flight = null;
 /** What is shown, by its spec. */
 let servedKey = "";
-/** The view that failed last: it isn't asked for again by itself. */
+/** The last failed view, which isn't retried automatically. */
 let failedKey = "";
-/** Where one wants to look, once it is here. @type {((source: ServedSource) => Partial<Everything>) | null} */
+/** Selects the position in the next source. @type {((source: ServedSource) => Partial<Everything>) | null} */
 let choosing = null;
 let waiting = 0;
 /** Outcomes without edits, by the words they are of. @type {Map<string, Outcome>} */
@@ -62,16 +62,16 @@ export function requestedKey() {
   return keyOf(traced && !spec.edits.length && !spec.more.length && spec.target === null ? served.spec : spec);
 }
 
-/** Is there something on screen that is older than what is asked for? */
+/** Is the displayed view older than the requested one? */
 const markStale = () => studio.set({ stale: served !== null && servedKey !== requestedKey() });
 
-/** What is shown, once everything asked for is here. */
+/** Resolves with the view when every request has finished. */
 export function settled() {
   if (!flight && [servedKey, failedKey].includes(keyOf(requestedSpec()))) return Promise.resolve();
   return new Promise((/** @type {(value: void) => void} */ resolve) => waiters.push(resolve));
 }
 
-/** Look at what is asked for now. @param {((source: ServedSource) => Partial<Everything>) | null} [choose] where to look in it */
+/** Request the current state. @param {((source: ServedSource) => Partial<Everything>) | null} [choose] where to look in it */
 export function look(choose) {
   choosing = choose ?? choosing;
   const spec = requestedSpec();
@@ -97,7 +97,7 @@ export function look(choose) {
   void fly(spec, key);
 }
 
-/** Ask for the same once more: after the worker was started anew, or the server is back. */
+/** Repeat the request after the worker or the server has restarted. */
 export function lookAgain() {
   failedKey = "";
   flight?.abort.abort();

@@ -1,5 +1,5 @@
-// Texts too long for an address. The tab keeps them in its session storage, which survives a reload, and the address has a
-// short key. Another tab or browser doesn't have them.
+// Texts too long for an address. The tab stores them in its session storage, which survives a reload, and the address has a
+// short key. Other tabs and browsers don't have them.
 
 const STORAGE_PREFIX = "qkv-text-";
 const MAX_TEXTS = 20; // texts; a browser gives a tab about five million characters

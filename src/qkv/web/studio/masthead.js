@@ -1,4 +1,4 @@
-// <qkv-masthead>: the rooms, what is going on, and the switches of language and light.
+// <qkv-masthead>: the rooms, the current activity, and the switches for language and theme.
 
 import { choice, h } from "../core/dom.js";
 import { StudioElement, redraw, sized } from "./studio_element.js";

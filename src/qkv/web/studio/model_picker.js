@@ -1,4 +1,4 @@
-// <qkv-picker>: which model, run, checkpoint, folder or kept trace; and those that can be fetched, with their sizes.
+// <qkv-picker>: selects a model, run, checkpoint, folder or stored trace; lists models to download with their sizes.
 
 import { h } from "../core/dom.js";
 import { failed, listModels, openModel } from "./live_view.js";

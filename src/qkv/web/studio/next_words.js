@@ -1,5 +1,5 @@
-// <qkv-nextwords>: what the model would say next, as bars; with edited heads, before and after. On request, what each layer
-// would say already (the logit lens).
+// <qkv-nextwords>: the most likely next tokens as bars; with edited heads, before and after. On request, the prediction after each
+// layer (the logit lens).
 
 import { announce, choice, filled, h, hole, markOld, refill, token } from "../core/dom.js";
 import { failed, requestedKey, served, servedSpec } from "./live_view.js";

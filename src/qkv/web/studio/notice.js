@@ -1,4 +1,4 @@
-// <qkv-notice>: what went wrong, in a sentence; the page stays as it is.
+// <qkv-notice>: an error as a sentence; the page stays as it is.
 
 import { h } from "../core/dom.js";
 import { lookAgain } from "./live_view.js";

@@ -1,9 +1,9 @@
-// In the overview, heads that were changed or pinned have a mark.
+// Marks edited and pinned heads in the overview.
 
 import { headCalled, studio } from "./studio_state.js";
 import { header } from "../core/view.js";
 
-/** Put the marks, now and whenever they change or the overview is drawn anew. */
+/** Update the marks whenever they change or the overview is redrawn. */
 export function markOverview() {
   studio.listen((changed) => {
     if (["edits", "pins", "shown", "part", "item", "lang", "mode", "room"].some((name) => changed.has(name))) requestAnimationFrame(putMarks);

@@ -1,4 +1,4 @@
-// <qkv-seeroom>: a text in a model: its tokens, all heads, one head as map, lines and steps, and beside them what the mode is for.
+// <qkv-seeroom>: a text in a model: its tokens, all heads, one head as map, lines and steps, and the panel of the mode.
 
 import { choice, h } from "../core/dom.js";
 import { linkNow } from "./studio_address.js";

@@ -1,5 +1,4 @@
-// A source of numbers behind the server: the header at once, each layer's pictures as soon as they are computed, a head's q,
-// k and v when somebody looks at it.
+// A source on the server: the header first, each layer's pictures when they are computed, a head's q, k and v on demand.
 
 import { headOf } from "../core/head_factory.js";
 import { requestFrames, requestOne } from "./server_client.js";
@@ -9,7 +8,7 @@ import { requestFrames, requestOne } from "./server_client.js";
 /** @import { Spec, Words } from "./studio_state.js" */
 /** @import { Frame } from "./server_client.js" */
 
-const MAX_CACHED = 40_000_000; // numbers of heads, beyond which those looked at longest ago are let go
+const MAX_CACHED = 40_000_000; // maximum cached numbers; the least recently used heads are dropped
 
 /** @implements {Source} */
 export class ServedSource {
@@ -23,7 +22,7 @@ export class ServedSource {
   words = null;
   /** @type {number | null} */
   loss = null;
-  /** Has all of it come? */
+  /** Is it complete? */
   complete = false;
   /** Aborted when it is no longer shown: requests for its parts end with it. */
   ended = new AbortController();
@@ -133,7 +132,7 @@ export class ServedSource {
 }
 
 /**
- * Ask for a view: gives its source as soon as the header is here; the rest follows by itself, each frame told.
+ * Request a view. Return its source after the header; later frames are passed to `onFrame`.
  * @param {Spec} spec
  * @param {string} tab newer views of one tab call older ones off
  * @param {AbortSignal} signal

@@ -1,11 +1,11 @@
-// Asking the server. An answer is a row of frames, each the length of its JSON (uint32, little-endian), the JSON, then its
-// buffers; the last one says that it is done, or in a sentence why not.
+// Requests to the server. A response is a sequence of frames: the length of the JSON (uint32, little-endian), the JSON, then its
+// buffers. The last frame reports success or an error message.
 
 /** @typedef {{ en: string, zh: string }} Sentence in both languages */
 /** @typedef {Float32Array | Int32Array | Uint8Array} Numbers */
 /** @typedef {{ kind: string, buffers: Numbers[], [name: string]: any }} Frame */
 
-/** What was asked can't be done; it says why. */
+/** The server refused a request; has a message. */
 export class Refused extends Error {
   /** @param {Sentence} answer */
   constructor(answer) {
@@ -18,7 +18,7 @@ export class Refused extends Error {
 /** Nobody answers: the studio was ended, or the machine sleeps. */
 export class Unreachable extends Error {}
 
-/** The server answers, but doesn't know the key in our cookie: it was started anew. */
+/** The server doesn't know the key in our cookie, because it was restarted. */
 export class Locked extends Unreachable {}
 
 /** Was it called off, by us or by something newer? @param {unknown} error */
@@ -33,7 +33,7 @@ let turns = 0;
 const KINDS = { f4: (bytes) => new Float32Array(bytes), i4: (bytes) => new Int32Array(bytes), u1: (bytes) => new Uint8Array(bytes) };
 
 /**
- * The frames of an answer as they come. Leaving the loop early, or the signal, calls the work off.
+ * Yield the frames of a response. Leaving the loop early, or the signal, cancels the request.
  * @param {Record<string, any>} body
  * @param {AbortSignal} [signal]
  * @returns {AsyncGenerator<Frame, void, void>}

@@ -1,5 +1,4 @@
-// <qkv-stepsroom>: one head as a machine, of numbers small enough to follow or of the chosen head: every number can be changed,
-// and everything after it follows.
+// <qkv-stepsroom>: one head as a machine, with small numbers or those of the selected head; every number can be edited.
 
 import { picks } from "../map/controls.js";
 import { choice, h } from "../core/dom.js";

@@ -1,5 +1,5 @@
-// The studio: what the address asks for, or the trace that comes with qkv, is shown at once; the model takes over when it is
-// there. Offers what is shown as `window.qkv`, for scripts and tests.
+// The studio: shows the state of the address, or the included trace, at once; the model takes over when it is loaded. Exposes the
+// view as `window.qkv` for scripts and tests.
 
 import { announce, breathe, h } from "../core/dom.js";
 import { listenToEvents } from "./event_stream.js";

@@ -1,4 +1,4 @@
-// The address mirrors the studio: a link brings back the room, the model, the text, what was done to it and where one looked.
+// The address mirrors the studio: a link restores the room, model, text, edits and view.
 
 import { readOptions, parseZoom, formatZoom } from "../core/address.js";
 import { forgetText, storeText, storedText } from "./long_texts.js";
@@ -34,10 +34,10 @@ const HEAD_NAME = /^(?:(?:encoder|decoder|cross|mixers)\.)?\d{1,4}\.(?:\d{1,4}|\
 /** @template {string} Name @param {readonly Name[]} names @param {string | null} text @returns {Name | undefined} */
 const among = (names, text) => names.find((name) => name === text);
 
-/** The one that is said, or else another. @template {string} Name @param {readonly NoInfer<Name>[]} names @param {string | null} text @param {Name} otherwise @returns {Name} */
+/** The text if it is a valid name, else the default. @template {string} Name @param {readonly NoInfer<Name>[]} names @param {string | null} text @param {Name} otherwise @returns {Name} */
 const allowedOr = (names, text, otherwise) => among(names, text) ?? otherwise;
 
-/** What is asked for, before anything is shown: model, text and what is done to them. @param {URLSearchParams} params @returns {Partial<Everything>} */
+/** The settings of an address that need no source: model, text, edits. @param {URLSearchParams} params @returns {Partial<Everything>} */
 export function settingsOf(params) {
   /** @type {Partial<Everything>} */
   const settings = { ...(params.has("model") ? UNTOUCHED : {}), ...lightAndLanguage(params) };
@@ -88,7 +88,7 @@ function parseEdit(text) {
   return [[name, method ?? times]];
 }
 
-/** Where one looked, in what there is now. @param {URLSearchParams} params @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
+/** The view of an address in the current source. @param {URLSearchParams} params @param {Header} there @param {Partial<Everything>} usually where one looks if nothing is said @returns {Partial<Everything>} */
 export function positionOfLink(params, there, usually) {
   // What a whole link doesn't speak of is as it was in the beginning, not as it is now.
   const { item, scale, way, sink, zoom, pool } = BEGINNING;
@@ -116,7 +116,7 @@ export function positionOfLink(params, there, usually) {
   };
 }
 
-/** Everything that is chosen, as an address says it: after the #. */
+/** The complete state as the address after #. */
 export function linkNow() {
   const { now } = studio;
   const params = new URLSearchParams();

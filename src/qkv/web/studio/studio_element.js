@@ -1,4 +1,4 @@
-// What all elements of the studio have in common: one is drawn anew when one of its fields changes, and the focus stays.
+// Base class of the studio's elements: an element is redrawn when one of its fields changes, and keeps the focus.
 
 import { refill } from "../core/dom.js";
 import { studio } from "./studio_state.js";
@@ -6,7 +6,7 @@ import { studio } from "./studio_state.js";
 /** @import { Child } from "../core/dom.js" */
 
 export class StudioElement extends HTMLElement {
-  /** The fields after whose change it is drawn anew. @type {string[]} */
+  /** The fields whose changes redraw it. @type {string[]} */
   fields = [];
   ending = new AbortController();
 

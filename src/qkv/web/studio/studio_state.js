@@ -1,4 +1,4 @@
-// What is chosen in the studio, and what was answered: fields of its own in the one state.
+// The studio's selection and the server's answers, as additional fields of the state.
 
 import { plainText } from "../core/dom.js";
 import { state } from "../core/state.js";
@@ -44,9 +44,9 @@ import { header, partOf } from "../core/view.js";
  * @property {Sentence | null} problem
  * @property {boolean} lost does the server not answer?
  * @property {boolean} locked does it answer, but with a new key?
- * @property {string} reload why the page must be loaded anew, or ""
+ * @property {string} reload why the page must be reloaded, or ""
  * @property {boolean} textLost did a link name a text that this tab doesn't have?
- * @property {boolean} stale is what is shown older than what is asked for?
+ * @property {boolean} stale is the displayed view older than the requested one?
  */
 /** @typedef {Chosen & Fields} Everything */
 
@@ -126,7 +126,7 @@ export function titleOf(model) {
   return plainText(bare.split(/[\\/]/).filter(Boolean).pop() ?? bare);
 }
 
-/** Make a head do something else, or (null) let it be itself again. @param {string} name @param {Edit[1] | null} to */
+/** Set the edit of a head, or remove it (null). @param {string} name @param {Edit[1] | null} to */
 export function editHead(name, to) {
   const { edits } = studio.now;
   const at = edits.findIndex(([each]) => each === name);

@@ -1,4 +1,4 @@
-// <qkv-textbox>: the text that is looked at. Typing never waits, and what an input method is still composing isn't asked for.
+// <qkv-textbox>: the text. Typing is never blocked, and nothing is requested during input-method composition.
 
 import { h } from "../core/dom.js";
 import { look, openModel } from "./live_view.js";

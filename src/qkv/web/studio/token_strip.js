@@ -1,4 +1,4 @@
-// <qkv-strip>: the tokens as people read them, and a field that finds a word ("/"), or two: it → cat.
+// <qkv-strip>: the tokens, and a field that finds one word ("/") or two: it → cat.
 
 import { announce, h, token } from "../core/dom.js";
 import { StudioElement, redraw } from "./studio_element.js";

@@ -1,4 +1,4 @@
-// <qkv-tour>: eight stops, each of which waits until the person has done it. Escape leaves it at any time.
+// <qkv-tour>: eight stops; each waits until the user has done its task. Escape ends it at any time.
 
 import { announce, h } from "../core/dom.js";
 import { StudioElement, redraw } from "./studio_element.js";

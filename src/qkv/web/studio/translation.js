@@ -1,4 +1,4 @@
-// <qkv-translation>: what a translator made of the text, which word came from which, and what else its beam had.
+// <qkv-translation>: the translation, its alignment with the source, and the other hypotheses of the beam.
 
 import { choice, h, svg, token, weight } from "../core/dom.js";
 import { failed, look, served, requestedSpec } from "./live_view.js";
