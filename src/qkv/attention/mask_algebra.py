@@ -62,7 +62,7 @@ class Mask(InNotebook):
 
     batched = False  # True if the rule differs between batch items
     headed = False  # True if it differs between heads
-    is_table = False  # True for a table of fixed size, whatever the positions of queries and keys
+    _is_table = False  # True for a table of fixed size, whatever the positions of queries and keys
 
     def allows(self, cells: Cells[A]) -> A:
         raise NotImplementedError
@@ -226,7 +226,7 @@ class Positioned(Mask):
                 queries=(batch, n),
             )
         for rule in self.rule.terms():
-            if rule.is_table:
+            if rule._is_table:
                 rule.check(batch, heads, n, m)
 
     def size(self) -> tuple[int, int, int, int]:

@@ -167,7 +167,7 @@ class QueryPadding(Mask):
 
 
 class Dense(Mask):
-    is_table = True
+    _is_table = True
 
     def __init__(self, allowed: Table) -> None:
         self.allowed = allowed  # (B or 1, H or 1, N, M)
