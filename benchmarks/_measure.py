@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SAYS = "rival: "
+PREFIX = "rival: "
 
 
 @dataclass
@@ -66,27 +66,27 @@ class Rival:
     def __init__(self, module: str, name: str) -> None:
         command = [sys.executable, "-m", module, "rival", name]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.heard()  # it is ready
+        self.read_message()  # it is ready
         self.best = self.worked = float("inf")
 
-    def heard(self) -> Any:
+    def read_message(self) -> Any:
         """What it says next, among what libraries print."""
         assert self.process.stdout is not None
-        while (line := self.process.stdout.readline()) and not line.startswith(SAYS):
+        while (line := self.process.stdout.readline()) and not line.startswith(PREFIX):
             pass
         if not line:
             raise SystemExit(f"{' '.join(map(str, self.process.args))} ended")  # type: ignore[arg-type]
-        return json.loads(line.removeprefix(SAYS))
+        return json.loads(line.removeprefix(PREFIX))
 
     def turn(self, counts: bool = True) -> Any:
         """What one more round gives; the best time by the clock and of the processors is remembered if it counts."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        clock, work, made = self.heard()
+        clock, work, output = self.read_message()
         if counts:
             self.best, self.worked = min(self.best, clock), min(self.worked, work)
-        return made
+        return output
 
     def end(self) -> None:
         """Let it go."""
@@ -97,11 +97,11 @@ class Rival:
 
 def serve(run: Callable[[], Any]) -> None:
     """The other side of `Rival`."""
-    print(SAYS, "null", sep="", flush=True)
+    print(PREFIX, "null", sep="", flush=True)
     for _ in sys.stdin:
         clock, work = time.perf_counter(), time.process_time()
-        made = run()
-        print(SAYS, json.dumps([time.perf_counter() - clock, time.process_time() - work, made]), sep="", flush=True)
+        output = run()
+        print(PREFIX, json.dumps([time.perf_counter() - clock, time.process_time() - work, output]), sep="", flush=True)
 
 
 def publish(name: str, title: str, rows: list[Row]) -> None:
@@ -117,10 +117,12 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
 
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
-    found = [asdict(row) | {"ratio": row.ratio, "clears": row.clears} for row in rows]
-    found = [{key: None if value != value else value for key, value in row.items()} for row in found]  # JSON has no NaN
+    rows_json = [asdict(row) | {"ratio": row.ratio, "clears": row.clears} for row in rows]
+    rows_json = [
+        {key: None if value != value else value for key, value in row.items()} for row in rows_json
+    ]  # JSON has no NaN
     (folder / f"{name}.json").write_text(
-        json.dumps({"machine": machine(), "rows": found}, ensure_ascii=False, indent=1)
+        json.dumps({"machine": machine(), "rows": rows_json}, ensure_ascii=False, indent=1)
     )
 
     page = HERE / "RESULTS.md"
@@ -138,9 +140,9 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
 def published(name: str) -> list[Row]:
     """The rows of a table as they were measured last, on this machine."""
     file = HERE / "results" / f"{name}.json"
-    found = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
     names = [field.name for field in fields(Row)]
-    return [Row(**{name: math.nan if row[name] is None else row[name] for name in names}) for row in found]
+    return [Row(**{name: math.nan if row[name] is None else row[name] for name in names}) for row in rows]
 
 
 def _verdict(row: Row) -> str:

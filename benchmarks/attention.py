@@ -52,9 +52,14 @@ def modules() -> list[Row]:
                         lambda: theirs(x, x, x, need_weights=weights, average_attn_weights=False),
                         rounds=15,
                     )
-                    said = "with weights" if weights else "no weights"
+                    mode_name = "with weights" if weights else "no weights"
                     rows.append(
-                        Row(f"MultiHeadAttention, n = {n}, {mode}, {said}, against nn.MultiheadAttention", a, b, bar)
+                        Row(
+                            f"MultiHeadAttention, n = {n}, {mode}, {mode_name}, against nn.MultiheadAttention",
+                            a,
+                            b,
+                            bar,
+                        )
                     )
     return rows
 

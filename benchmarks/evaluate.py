@@ -55,8 +55,8 @@ def rival(name: str, size: int) -> None:
     else:
         from transformers import AutoModelForCausalLM
 
-        given = dict(gguf_file=Path(file).name, dtype=torch.float32)
-        theirs = AutoModelForCausalLM.from_pretrained(Path(file).parent, **given).eval()
+        arguments = dict(gguf_file=Path(file).name, dtype=torch.float32)
+        theirs = AutoModelForCausalLM.from_pretrained(Path(file).parent, **arguments).eval()
         serve(lambda: (len(ids), recipe(theirs, ids)))
 
 

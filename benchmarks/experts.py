@@ -61,13 +61,14 @@ def layers() -> list[Row]:
             layer.zero_grad()
             layer(x).sum().backward()
 
-        for what, work, given, bar in (
+        for what, work, inputs, bar in (
             ("512 tokens, forward + backward", learning, x, "≤ 0.8"),
             ("512 tokens, forward: three quarters of it are the matrix products that both have", reading, x, "≤ 0.8"),
             ("one new token", reading, x[:, :1], "≤ 0.8"),
         ):
             ours_ms, peer_ms = race(
-                lambda work=work, given=given: work(ours, given), lambda work=work, given=given: work(theirs, given)
+                lambda work=work, inputs=inputs: work(ours, inputs),
+                lambda work=work, inputs=inputs: work(theirs, inputs),
             )
             rows.append(Row(f"{name} experts per token, width 256, {what}", ours_ms, peer_ms, bar))
     return rows

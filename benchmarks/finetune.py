@@ -51,10 +51,10 @@ def task() -> NextWord:
 
 
 def needed(name: str) -> Path:
-    place = store.path(name)
-    if place is None:
+    path = store.path(name)
+    if path is None:
         sys.exit(f"get what is measured first:  qkv models get {name}, or  qkv data get {name}")
-    return place
+    return path
 
 
 def ours(lora: int | None = None, settings: Settings = SETTINGS) -> Callable[[int], float]:
@@ -118,8 +118,8 @@ def rival(name: str) -> None:
 def peak(kind: str, steps: int) -> float:
     """MB that a process takes at most for some steps; it looks at itself, since getrusage counts its parent too."""
     command = [sys.executable, "-m", "benchmarks.finetune", "peak", kind, str(steps)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(said.split()[-1])
+    stdout = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(stdout.split()[-1])
 
 
 def show_peak(kind: str, steps: int) -> None:
@@ -127,8 +127,8 @@ def show_peak(kind: str, steps: int) -> None:
     step = ours(16 if kind == "lora" else None, replace(SETTINGS, accumulate=BATCH))
     for number in range(steps):
         step(number)
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    print(int(found[1]) / 1000 if found else float("nan"))
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    print(int(match[1]) / 1000 if match else float("nan"))
 
 
 def sentences() -> tuple[Any, Any, list[list[int]]]:
@@ -143,8 +143,8 @@ def here() -> Callable[[], list[list[int]]]:
     """A file of sentences, one word after the other (beam 1)."""
     model, tokenizer, sources = sentences()
 
-    def translate(some: list[list[int]]) -> list[list[int]]:
-        return translate_ids(model, tokenizer, some, width=1, most=MOST)
+    def translate(rows: list[list[int]]) -> list[list[int]]:
+        return translate_ids(model, tokenizer, rows, width=1, most=MOST)
 
     return lambda: list(in_batches(sources, len, translate))
 
@@ -158,19 +158,19 @@ def there(size: int) -> Callable[[], list[list[int]]]:
     with tempfile.TemporaryDirectory() as folder:
         export(model, tokenizer, Path(folder, "hf"))
         hf: Any = MarianMTModel.from_pretrained(Path(folder, "hf")).eval()
-    told = dict(num_beams=1, do_sample=False, max_new_tokens=MOST, bad_words_ids=[[padding]], eos_token_id=ends)
+    settings = dict(num_beams=1, do_sample=False, max_new_tokens=MOST, bad_words_ids=[[padding]], eos_token_id=ends)
 
     @torch.inference_mode()
     def translated() -> list[list[int]]:
-        made = []
+        outputs = []
         for first in range(0, len(sources), size):
             rows = sources[first : first + size]
             longest = max(map(len, rows))
             ids = torch.tensor([row + [padding] * (longest - len(row)) for row in rows])
             real = torch.arange(longest) < torch.tensor([len(row) for row in rows])[:, None]
-            made += hf.generate(input_ids=ids, attention_mask=real.long(), pad_token_id=padding, **told).tolist()
+            outputs += hf.generate(input_ids=ids, attention_mask=real.long(), pad_token_id=padding, **settings).tolist()
         stops = {*ends, padding}
-        return [row[1 : next((i for i in range(1, len(row)) if row[i] in stops), len(row))] for row in made]
+        return [row[1 : next((i for i in range(1, len(row)) if row[i] in stops), len(row))] for row in outputs]
 
     return translated
 
@@ -179,10 +179,10 @@ def translation(rounds: int) -> Row:
     """Against transformers with 16 lines at a time and with as many as here: the better one counts."""
     rivals = [Rival("benchmarks.finetune", name) for name in ("here", "there16", f"there{ROWS}")]
     for number in range(rounds + 1):
-        said = [rival.turn(counts=number > 0) for rival in rivals]
+        outputs = [rival.turn(counts=number > 0) for rival in rivals]
     for rival in rivals:
         rival.end()
-    same = sum(a == b == c for a, b, c in zip(*said, strict=True))
+    same = sum(a == b == c for a, b, c in zip(*outputs, strict=True))
     best = min(rivals[1:], key=lambda rival: rival.best)
     note = f"{same} of {LINES} word for word the same; processor time {rivals[0].worked:.3g} s and {best.worked:.3g} s"
     what = f"translating {LINES} lines, beam 1, lines per second against transformers in batches of 16 or {ROWS}"

@@ -35,17 +35,17 @@ def theirs(model: Transformer) -> Any:
         loaded = AutoModelForCausalLM.from_pretrained(f"{folder}/model", dtype=torch.float32).eval()
 
     def speak(ids: list[list[int]], most: int = NEW) -> list[list[int]]:
-        given = torch.tensor(ids)
+        inputs = torch.tensor(ids)
         with torch.inference_mode():
-            said = loaded.generate(
-                given,
-                attention_mask=torch.ones_like(given),
+            output = loaded.generate(
+                inputs,
+                attention_mask=torch.ones_like(inputs),
                 max_new_tokens=most,
                 min_new_tokens=most,
                 do_sample=False,
                 pad_token_id=0,
             )
-        return said[:, given.shape[1] :].tolist()
+        return output[:, inputs.shape[1] :].tolist()
 
     return speak
 
@@ -77,7 +77,7 @@ def main() -> list[Row]:
         if turn % 3 == 1:
             best["uncached"] = min(best["uncached"], seconds(lambda: generate(model, prompt, most=NEW, cache=False)))
     rate = {name: (8 * NEW // 4 if "batch" in name else NEW) / time_ for name, time_ in best.items()}
-    told = f"{same} of the first 64 tokens are the same"
+    note = f"{same} of the first 64 tokens are the same"
     per_second = "tokens/s"
     return [
         Row("512 new tokens, cached against uncached", rate["cached"], rate["uncached"], "≥ 10", per_second),
@@ -87,7 +87,7 @@ def main() -> list[Row]:
             rate["transformers"],
             "≥ 1.5",
             per_second,
-            told,
+            note,
         ),
         Row(
             "128 new tokens, batch of 8, against transformers.generate",

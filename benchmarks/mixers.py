@@ -26,12 +26,12 @@ def mamba2() -> list[Row]:
     times = race(*(lambda layer=layer: layer(x).backward(seed) for layer in (ours, *theirs)), rounds=7)
     best = min(times[1:])
     size = "width 512, 16 heads of 64, state 128"
-    said = f"at its best chunk, {chunks[times.index(best) - 1]}"
+    chunk_note = f"at its best chunk, {chunks[times.index(best) - 1]}"
     return [
         Row(
             f"Mamba-2 layer, n = {n}, forward + backward ({size}), against transformers'", times[0], times[1], "≤ 0.45"
         ),
-        Row(f"the same, transformers' {said}", times[0], best, "≤ 0.75"),
+        Row(f"the same, transformers' {chunk_note}", times[0], best, "≤ 0.75"),
     ]
 
 
@@ -135,10 +135,10 @@ def maps() -> list[Row]:
     """The exact map of one head at 100,000 tokens, pooled to 512 × 512: the whole process's memory."""
     rows = []
     for name, write in (("retention, Mamba-2", "None"), ("gated delta", "torch.rand(1, 1, n)")):
-        said = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", MAP.format(write=write)], capture_output=True, text=True, check=True
         )
-        peak, seconds = map(float, said.stdout.split())
+        peak, seconds = map(float, process.stdout.split())
         rows.append(Row(f"{name}: exact pooled map at 100,000 tokens, peak of the whole process", peak, 1.0, "≤ 1.0", "GB", f"{seconds:.0f} s"))  # fmt: skip
     return rows
 
@@ -164,8 +164,8 @@ def prefill() -> list[Row]:
 
     def measure(mixer: str) -> list[float]:
         code = PREFILL.format(mixer=mixer)
-        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        return [float(number) for number in said.stdout.split()]
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return [float(number) for number in process.stdout.split()]
 
     peer, waited = measure("attention")
     rows = []

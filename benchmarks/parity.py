@@ -26,20 +26,20 @@ def apart(name: str, dtype: torch.dtype) -> float:
     """The largest difference of any logit of a real token."""
     with tempfile.TemporaryDirectory() as folder:
         model = ours(name, Path(folder), dtype)
-    found = [float((one - other).abs().max()) for one, other in _both(name, model, theirs(name, dtype))]
-    return max(found)
+    differences = [float((ours - expected).abs().max()) for ours, expected in _both(name, model, theirs(name, dtype))]
+    return max(differences)
 
 
 def _both(name: str, model: torch.nn.Module, their: torch.nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     target = texts(name, seed=1)[0]
     # With biases, transformers' Mamba-2 reads padding: compared as its tests do, without.
     for padding in ("none",) if name in BIASED else ("none", "right", "left"):
-        ids, kept, at = texts(name, padding)
+        ids, mask, at = texts(name, padding)
         if name in TRANSLATORS:
-            wanted = their(input_ids=ids, attention_mask=kept.long(), decoder_input_ids=target).logits
-            yield model(target, ids, source_mask=kept), wanted
+            expected = their(input_ids=ids, attention_mask=mask.long(), decoder_input_ids=target).logits
+            yield model(target, ids, source_mask=mask), expected
         else:
-            yield model(ids, mask=kept, at=at)[kept], logits_of(their(**model_inputs(name, ids, kept, at)))[kept]
+            yield model(ids, mask=mask, at=at)[mask], logits_of(their(**model_inputs(name, ids, mask, at)))[mask]
 
 
 def main() -> None:

@@ -73,19 +73,19 @@ def main() -> list[Row]:
     start = ids[:START]
 
     def speak(cache: str | None) -> list[int]:
-        given = torch.tensor([start])
+        inputs = torch.tensor([start])
         how = {} if cache is None else {"cache_implementation": cache}
         with torch.inference_mode():
-            said = theirs.generate(
-                given,
-                attention_mask=torch.ones_like(given),
+            output = theirs.generate(
+                inputs,
+                attention_mask=torch.ones_like(inputs),
                 max_new_tokens=NEW,
                 min_new_tokens=NEW,
                 do_sample=False,
                 pad_token_id=0,
                 **how,
             )
-        return said[0, START:].tolist()
+        return output[0, START:].tolist()
 
     def read_theirs() -> Any:
         with torch.inference_mode():
@@ -106,19 +106,19 @@ def main() -> list[Row]:
 
     plain, packed, other = generate(model, [start], most=NEW)[0], generate(small, [start], most=NEW)[0], speak(None)
     same = sum(a == b for a, b in zip(plain, other, strict=True))
-    kept = next((i for i, (a, b) in enumerate(zip(plain, packed, strict=True)) if a != b), NEW)
+    n_same = next((i for i, (a, b) in enumerate(zip(plain, packed, strict=True)) if a != b), NEW)
     with torch.no_grad():
-        one, two = (
+        ours_logits, two = (
             exact(torch.tensor([ids])),
             torch.cat([small(torch.tensor([ids[: i + 1]]))[:, -1:] for i in (0, 3, 7)], 1),
         )
-        change = (two - one[:, [0, 3, 7]]).norm() / one[:, [0, 3, 7]].norm()
+        change = (two - ours_logits[:, [0, 3, 7]]).norm() / ours_logits[:, [0, 3, 7]].norm()
     rate = {name: NEW / best[name] for name in ("float32", "int8", "default cache", "static cache")}
     peer = max(rate["default cache"], rate["static cache"])
     limit = {"float32": read / weight_bytes(model), "int8": read / weight_bytes(small)}
-    shown = f"default cache {rate['default cache']:.1f}, static {rate['static cache']:.1f} tokens/s"
+    rates = f"default cache {rate['default cache']:.1f}, static {rate['static cache']:.1f} tokens/s"
     used = rate["int8"] / limit["int8"]
-    eight = f"logits change by {change:.1%}; the first {kept} of {NEW} greedy tokens are the same as in float32; {used:.2f} of its memory limit"
+    eight = f"logits change by {change:.1%}; the first {n_same} of {NEW} greedy tokens are the same as in float32; {used:.2f} of its memory limit"
     return [
         Row("loading the GGUF, against transformers", load["ours"], load["theirs"], "≤ 0.3", "s"),
         Row(f"prefill of {PROMPT} tokens", *prefill, "≤ 1.0"),
@@ -128,7 +128,7 @@ def main() -> list[Row]:
             peer,
             "≥ 1.25",
             "tokens/s",
-            f"{same} of {NEW} tokens are the same; {shown}",
+            f"{same} of {NEW} tokens are the same; {rates}",
         ),
         Row(
             f"decoding {NEW} tokens, 8-bit weights, against its float32", rate["int8"], peer, "≥ 1.6", "tokens/s", eight

@@ -121,18 +121,20 @@ def whole_command(tokenizer: Any, n: int, busy: bool) -> list[Row]:
     """
     text = tokenizer.decode((tokenizer.encode(TEXT) * 300)[:n])
     with tempfile.TemporaryDirectory() as folder:
-        file, made = Path(folder) / "text.txt", Path(folder) / "page.html"
+        file, page_file = Path(folder) / "text.txt", Path(folder) / "page.html"
         file.write_text(text, encoding="utf-8")
-        command = [sys.executable, "-m", "qkv", "see", "--file", str(file), "--model", "smollm2", "-o", str(made)]
+        command = [sys.executable, "-m", "qkv", "see", "--file", str(file), "--model", "smollm2", "-o", str(page_file)]
         plain = [sys.executable, "-c", PLAIN.format(file=str(file))]
         ours, start, forward = float("inf"), float("inf"), float("inf")
         environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
         for _ in range(2):
             with beside(busy):
                 ours = min(ours, seconds(lambda: subprocess.run(command, capture_output=True, check=True)))
-                told = subprocess.run(plain, env=environment, capture_output=True, text=True, check=True).stdout.split()
-            start, forward = min(start, float(told[0])), min(forward, float(told[1]))
-        size = made.stat().st_size / 1e6
+                times = subprocess.run(
+                    plain, env=environment, capture_output=True, text=True, check=True
+                ).stdout.split()
+            start, forward = min(start, float(times[0])), min(forward, float(times[1]))
+        size = page_file.stat().st_size / 1e6
     what = f"`qkv see -o` of {n:,} tokens from start to end{', busy' * busy}, against start-up + 3 plain forward passes"
     note = f"start-up {start:.1f} s, forward {forward:.1f} s; a page of {size:.0f} MB"
     return [Row(what, ours, start + 3 * forward, "≤ 1.0", "s", note)]
@@ -150,9 +152,9 @@ def first_paint(file: Path) -> float:
             tab = browser.new_page()
             tab.goto(file.as_uri())
             paint = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
-            while (found := tab.evaluate(paint)) is None:
+            while (paint_time := tab.evaluate(paint)) is None:
                 time.sleep(0.02)
-            best = min(best, found / 1e3)
+            best = min(best, paint_time / 1e3)
             tab.close()
         browser.close()
     return best
@@ -182,14 +184,14 @@ def lens(model: Any, ids: list[int], n: int = 512) -> list[Row]:
     file = Path(str(store.path("smollm2")))
     theirs = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32).eval()
     bridge = build_bridge_from_module(theirs, "LlamaForCausalLM", hf_config=theirs.config)
-    given = torch.tensor([ids[:n]])
+    inputs = torch.tensor([ids[:n]])
 
     def ours() -> Any:
-        found = qkv.trace(model, given)
-        return [[found.map(layer, head) for head in range(9)] for layer in range(30)]
+        trace = qkv.trace(model, inputs)
+        return [[trace.map(layer, head) for head in range(9)] for layer in range(30)]
 
     def its() -> Any:
-        return bridge.run_with_cache(given, names_filter=lambda name: name.endswith("hook_pattern"))[1]
+        return bridge.run_with_cache(inputs, names_filter=lambda name: name.endswith("hook_pattern"))[1]
 
     with torch.no_grad():
         off = abs(ours()[13][8] - its()["blocks.13.attn.hook_pattern"][0, 8].numpy()).max()
@@ -210,14 +212,14 @@ def viz(model: Any, ids: list[int], n: int = 128) -> list[Row]:
         return [absent(what, unit, "BertViz") for what, unit in zip(whats, ("MB", "s"), strict=True)]
     from bertviz import head_view
 
-    found = qkv.trace(model, ids[:n], name="smollm2")
-    maps = [torch.stack([torch.from_numpy(found.map(layer, head)) for head in range(9)])[None] for layer in range(30)]
-    tokens = list(found.tokens().pieces)
+    trace = qkv.trace(model, ids[:n], name="smollm2")
+    maps = [torch.stack([torch.from_numpy(trace.map(layer, head)) for head in range(9)])[None] for layer in range(30)]
+    tokens = list(trace.tokens().pieces)
     mine = its = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
             paths = Path(folder) / "ours.html", Path(folder) / "its.html"
-            mine = min(mine, seconds(lambda: page(found, paths[0])))
+            mine = min(mine, seconds(lambda: page(trace, paths[0])))
             its = min(its, seconds(lambda: paths[1].write_text(head_view(maps, tokens, html_action="return").data)))
         sizes = [path.stat().st_size / 1e6 for path in paths]
     note = f"BertViz {version}; its size grows with n²: 16 times this at 512 tokens"
@@ -249,12 +251,12 @@ def main() -> list[Row]:
     used = {name: gigabytes(PEAK.format(text=TEXT, n=4096, what=code)) for name, code in what.items()}
     extra = used["traced"] - used["plain"]
     eager = gigabytes(EAGER.format(n=1024))
-    told = f"transformers' eager output_attentions takes {eager:.2f} GB at 1,024 tokens and grows with n²"
-    rows.append(Row("extra memory of tracing 4,096 tokens", max(extra, 0.0), 0.8, "≤ 1.0", "GB", told))
+    note = f"transformers' eager output_attentions takes {eager:.2f} GB at 1,024 tokens and grows with n²"
+    rows.append(Row("extra memory of tracing 4,096 tokens", max(extra, 0.0), 0.8, "≤ 1.0", "GB", note))
 
-    found = qkv.trace(model, ids[:4096])
+    trace = qkv.trace(model, ids[:4096])
     whole, view, row = race(
-        lambda: found.map(13, 8), lambda: found.map(13, 8, bins=512), lambda: found.row(13, 8, 4000), seconds=0.3
+        lambda: trace.map(13, 8), lambda: trace.map(13, 8, bins=512), lambda: trace.row(13, 8, 4000), seconds=0.3
     )
     rows += [
         Row("any exact head at 4,096 tokens", whole, 250, "≤ 1.0"),

@@ -70,8 +70,8 @@ class Forward:
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps([text, count]) + "\n")
         self.process.stdin.flush()
-        took, shown = json.loads(self.process.stdout.readline())
-        return took, shown
+        took, cut_text = json.loads(self.process.stdout.readline())
+        return took, cut_text
 
     def best(self, text: str, rounds: int) -> float:
         return min(self.run(text)[0] for _ in range(rounds))
@@ -81,17 +81,17 @@ class Studio:
     """`qkv studio` as people start it."""
 
     def __init__(self) -> None:
-        self.begun = time.perf_counter()
+        self.start_time = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "qkv", "studio", "--no-browser"], stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
         assert self.process.stdout
-        said = ""
-        while "token=" not in said:
-            said += self.process.stdout.readline()
-        found = re.search(r"http://\S+", said)
-        assert found
-        self.address = found[0]
+        stdout = ""
+        while "token=" not in stdout:
+            stdout += self.process.stdout.readline()
+        match = re.search(r"http://\S+", stdout)
+        assert match
+        self.address = match[0]
         self.client = Client(self.address)
 
     def memory(self) -> dict[str, float]:
@@ -113,11 +113,11 @@ class Studio:
 
 @contextmanager
 def studio() -> Iterator[Studio]:
-    made = Studio()
+    server = Studio()
     try:
-        yield made
+        yield server
     finally:
-        made.end()
+        server.end()
 
 
 def first(browser: Browser) -> list[Row]:
@@ -128,10 +128,10 @@ def first(browser: Browser) -> list[Row]:
         subprocess.run(IMPORTS, check=True)
         peer.append(time.perf_counter() - start)
         tab = browser.new_context(viewport=dict(width=1280, height=900)).new_page()
-        with studio() as made:
-            tab.goto(made.address, wait_until="commit")
+        with studio() as server:
+            tab.goto(server.address, wait_until="commit")
             tab.wait_for_function("() => Boolean(document.querySelector('qkv-map')?.base?.dataset.drawn)", polling=5)
-            ours.append(time.perf_counter() - made.begun)
+            ours.append(time.perf_counter() - server.start_time)
         tab.context.close()
     note = "from typing `qkv studio` to the map of a shipped trace on the screen"
     return [
@@ -146,10 +146,10 @@ def first(browser: Browser) -> list[Row]:
     ]
 
 
-def live(browser: Browser, made: Studio, text: str) -> Page:
+def open_tab(browser: Browser, server: Studio, text: str) -> Page:
     """A tab with a text in SmolLM2, everything there."""
     tab = browser.new_context(viewport=dict(width=1440, height=1000)).new_page()
-    tab.goto(made.address)
+    tab.goto(server.address)
     tab.wait_for_selector("html[data-ready]")
     end = time.monotonic() + 120
     while tab.evaluate("window.qkv.studio.now.model") != "smollm2":
@@ -164,9 +164,9 @@ def typing(browser: Browser) -> list[Row]:
     """30 tokens: a key, then everything that follows it; a head off, then new bars."""
     rows = []
     forward = Forward()
-    with studio() as made:
+    with studio() as server:
         text = forward.run(SENTENCE + " silent as a stone by", 30)[1]
-        tab = live(browser, made, text)
+        tab = open_tab(browser, server, text)
         area = tab.locator("qkv-textbox textarea")
         area.press("End")
         area.press("Control+End")
@@ -217,27 +217,27 @@ def typing(browser: Browser) -> list[Row]:
     return rows
 
 
-def asked(made: Studio, body: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
+def request_frames(server: Studio, body: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
     """When each frame of an answer was there, in seconds."""
     import http.client
 
-    line = http.client.HTTPConnection(made.client.host, made.client.port, timeout=600)
-    headers = {"Cookie": made.client.cookie, "Content-Type": "application/json"}
+    line = http.client.HTTPConnection(server.client.host, server.client.port, timeout=600)
+    headers = {"Cookie": server.client.cookie, "Content-Type": "application/json"}
     start = time.perf_counter()
     line.request("POST", "/api/ask", json.dumps(body).encode(), headers)
     answer = line.getresponse()
-    times, left = [], b""
+    times, buffer = [], b""
     while piece := answer.read1(1 << 20):
-        left += piece
+        buffer += piece
         now = time.perf_counter() - start
-        while (whole := _whole(left)) is not None:
-            times.append((now, unpack(left[:whole])[0][0]))
-            left = left[whole:]
+        while (whole := _frame_size(buffer)) is not None:
+            times.append((now, unpack(buffer[:whole])[0][0]))
+            buffer = buffer[whole:]
     line.close()
     return times
 
 
-def _whole(content: bytes) -> int | None:
+def _frame_size(content: bytes) -> int | None:
     """Bytes of the first frame, if it is all there."""
     if len(content) < 4:
         return None
@@ -245,9 +245,9 @@ def _whole(content: bytes) -> int | None:
     if len(content) < size:
         return None
     sizes = {"f4": 4, "i4": 4, "u1": 1}
-    for one in json.loads(content[4:size])["buffers"]:
-        count = sizes[one["dtype"]]
-        for each in one["shape"]:
+    for array_header in json.loads(content[4:size])["buffers"]:
+        count = sizes[array_header["dtype"]]
+        for each in array_header["shape"]:
             count *= each
         size += count
     return size if len(content) >= size else None
@@ -260,7 +260,7 @@ def long(browser: Browser) -> list[Row]:
     forward = Forward()
     whole = forward.run(book.read_text(encoding="utf-8")[:60_000], LONG)[1]
     ours, early, peer, busy, alone = [], [], [], [], []
-    with studio() as made:
+    with studio() as server:
         for turn in range(3):
             text = whole[turn:]  # another text each time: answers are kept
             peer.append(forward.run(text)[0])
@@ -271,18 +271,18 @@ def long(browser: Browser) -> list[Row]:
                 time.sleep(1.0)
                 count = 0
                 while not stop.is_set():
-                    busy.append(_tile(made, spec, count))
+                    busy.append(_tile(server, spec, count))
                     count += 1
                     time.sleep(0.05)
 
             looking = threading.Thread(target=look)
             if turn:  # the first is left alone: it is the one that counts for the overview
                 looking.start()
-            frames = asked(made, {"do": "view", "spec": spec, "tab": "one"})
+            frames = request_frames(server, {"do": "view", "spec": spec, "tab": "one"})
             stop.set()
             if turn:
                 looking.join()
-            layers = [when for when, told in frames if told["kind"] == "layer"]
+            layers = [when for when, header in frames if header["kind"] == "layer"]
             assert len(layers) == 30, frames[-1]
             if not turn:
                 ours.append(layers[-1])
@@ -290,12 +290,12 @@ def long(browser: Browser) -> list[Row]:
         for _ in range(2):
             text = "A" + whole[: len(whole) - len(ours)]
             peer.append(forward.run(text)[0])
-            frames = asked(made, {"do": "view", "spec": {"model": "smollm2", "text": text}, "tab": "two"})
-            layers = [when for when, told in frames if told["kind"] == "layer"]
+            frames = request_frames(server, {"do": "view", "spec": {"model": "smollm2", "text": text}, "tab": "two"})
+            layers = [when for when, header in frames if header["kind"] == "layer"]
             ours.append(layers[-1])
             early.append(layers[0])
-        alone = [_tile(made, {"model": "smollm2", "text": text}, count + 1000) for count in range(100)]
-        memory = made.memory()
+        alone = [_tile(server, {"model": "smollm2", "text": text}, count + 1000) for count in range(100)]
+        memory = server.memory()
     forward.process.kill()
     bare = min(peer)
     return [
@@ -311,7 +311,7 @@ def _high(times: list[float]) -> float:
     return sorted(times)[int(0.95 * len(times))]
 
 
-def _tile(made: Studio, spec: dict[str, Any], count: int) -> float:
+def _tile(server: Studio, spec: dict[str, Any], count: int) -> float:
     """Seconds for one tile that nobody asked for before: any head, any zoom, anywhere."""
     wide = 1 << count % 5
     size = 256 * wide
@@ -334,8 +334,8 @@ def _tile(made: Studio, spec: dict[str, Any], count: int) -> float:
         "sink": bool(count % 3 == 0),
     }
     start = time.perf_counter()
-    told = made.client.ask(**body)
-    assert told[0][0]["kind"] == "tile", told
+    frames = server.client.ask(**body)
+    assert frames[0][0]["kind"] == "tile", frames
     return time.perf_counter() - start
 
 
@@ -362,8 +362,8 @@ def frames(browser: Browser) -> list[Row]:
     forward = Forward()
     text = forward.run(book.read_text(encoding="utf-8")[:100_000], LONGER)[1]
     forward.process.kill()
-    with studio() as made:
-        tab = live(browser, made, "The cat")
+    with studio() as server:
+        tab = open_tab(browser, server, "The cat")
         tab.locator("qkv-textbox textarea").fill(text)
         tab.wait_for_function(SETTLED, timeout=300_000)
         tab.wait_for_timeout(3000)
@@ -390,9 +390,9 @@ def frames(browser: Browser) -> list[Row]:
 def tabs(browser: Browser) -> list[Row]:
     """Twenty tabs in one browser, each with its events, each asking a known view once a second for a minute; typing in one."""
     forward = Forward()
-    with studio() as made:
+    with studio() as server:
         text = forward.run(SENTENCE, 30)[1]
-        tab = live(browser, made, text)
+        tab = open_tab(browser, server, text)
         area = tab.locator("qkv-textbox textarea")
         area.press("Control+End")
 
@@ -411,7 +411,7 @@ def tabs(browser: Browser) -> list[Row]:
         others = []
         for _ in range(19):
             other = tab.context.new_page()
-            other.goto(made.address)
+            other.goto(server.address)
             other.wait_for_selector("html[data-ready]")
             others.append(other)
         body = json.dumps({"do": "view", "spec": {"model": "trace:cat-smollm2"}, "tab": "x"})
@@ -446,8 +446,12 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS.split())
         rows = [row for name in sys.argv[1:] or PARTS for row in PARTS[name](browser)]
         browser.close()
-    known = {row.what: row for row in published("studio")} if len(sys.argv) > 1 else {}
-    publish("studio", "The studio (SmolLM2, a page in Chromium)", [*(known | {row.what: row for row in rows}).values()])
+    published_rows = {row.what: row for row in published("studio")} if len(sys.argv) > 1 else {}
+    publish(
+        "studio",
+        "The studio (SmolLM2, a page in Chromium)",
+        [*(published_rows | {row.what: row for row in rows}).values()],
+    )
     for row in rows:
         print(f"{row.what}: {row.ours:.4g} {row.unit}, {row.peer:.4g}, ratio {row.ratio:.3g} ({row.bar})")
 

@@ -105,7 +105,7 @@ def learn(
 ) -> list[tuple[float, int, float]]:
     """Train; gives (seconds, step, validation loss) at each evaluation. Time spent evaluating doesn't count."""
     torch.manual_seed(0)
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     model = Transformer(config)
     optimizers = make_optimizers(model, settings)
     forward = torch.compile(model) if compile else model
@@ -115,7 +115,11 @@ def learn(
         if (step + 1) % settings.eval_every == 0 or step + 1 == settings.steps:
             pause = time.perf_counter()
             curve.append(
-                (pause - begun - spent, step + 1, evaluate(model, model, task, Settings(batch=32, eval_batches=50)))
+                (
+                    pause - start_time - spent,
+                    step + 1,
+                    evaluate(model, model, task, Settings(batch=32, eval_batches=50)),
+                )
             )
             spent += time.perf_counter() - pause
             if (goal is not None and curve[-1][2] <= goal) or (limit is not None and curve[-1][0] > limit):
@@ -148,11 +152,11 @@ def quality() -> list[Row]:
     curve = learn(config, long, ours, None, None, compile=False)
     best = [row for row in curve if row[0] <= seconds][-1]  # what came later than the recipe's end doesn't count
     print(f"ours, long: {best[2]:.3f} after {best[0]:.0f} s", flush=True)
-    got_there = reached[-1][2] <= loss
+    is_reached = reached[-1][2] <= loss
     return [
         Row(
             "seconds to the recipe's final validation loss",
-            reached[-1][0] if got_there else float("inf"),
+            reached[-1][0] if is_reached else float("inf"),
             seconds,
             "≤ 0.35",
             "s",
@@ -182,10 +186,10 @@ def quick(settings: Settings, task: NextWord, config: Config, seconds: float, sh
 
     times = []
     for _ in range(6):
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         for _ in range(5):
             step()
-        times.append((time.perf_counter() - begun) / 5)
+        times.append((time.perf_counter() - start_time) / 5)
     each = sorted(times)[1]  # neither the luckiest nor a disturbed one
     steps = max(int(share * seconds / each), 50)
     return replace(settings, steps=steps, eval_every=max(steps // 10, 1))

@@ -31,7 +31,7 @@ Edit = Callable[[ast.AST], ast.AST | None]  # a node → what takes its place, o
 
 
 @dataclass(frozen=True)
-class Injected:
+class Mistake:
     """A mistake: the ids that are a right answer, and the edit that makes it."""
 
     name: str
@@ -39,10 +39,10 @@ class Injected:
     edit: Edit
 
 
-def called(node: ast.AST) -> str:
+def called_name(node: ast.AST) -> str:
     """The last word of what a call calls.
 
-    >>> called(ast.parse("F.softmax(x)", mode="eval").body)
+    >>> called_name(ast.parse("F.softmax(x)", mode="eval").body)
     'softmax'
     """
     if not isinstance(node, ast.Call):
@@ -54,7 +54,7 @@ def is_root(node: ast.AST) -> bool:
     """A square root: math.sqrt(d), d ** 0.5."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         return isinstance(node.right, ast.Constant) and node.right.value == 0.5
-    return called(node) == "sqrt"
+    return called_name(node) == "sqrt"
 
 
 def is_inverse_root(node: ast.AST) -> bool:
@@ -63,23 +63,23 @@ def is_inverse_root(node: ast.AST) -> bool:
     return bool(re.fullmatch(r".+ \*\* -0\.5|1(\.0)? / .*(sqrt\(.*\)|\*\* 0\.5\)?)|(self\.)?\w*scal\w*", text))
 
 
-def scaled(
-    wanted: type[ast.operator], is_scale: Callable[[ast.AST], bool], made: Callable[[ast.BinOp], ast.AST]
+def edit_scale(
+    operator: type[ast.operator], is_scale: Callable[[ast.AST], bool], replace: Callable[[ast.BinOp], ast.AST]
 ) -> Edit:
     """Edit a product or quotient with the scale."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        fits = isinstance(node, ast.BinOp) and isinstance(node.op, wanted) and is_scale(node.right)
-        return made(node) if fits and not isinstance(node.left, ast.Constant) else None  # type: ignore[arg-type]
+        fits = isinstance(node, ast.BinOp) and isinstance(node.op, operator) and is_scale(node.right)
+        return replace(node) if fits and not isinstance(node.left, ast.Constant) else None  # type: ignore[arg-type]
 
     return edit
 
 
-def argument(call: str, name: str, place: int, value: str) -> Edit:
+def argument(call: str, name: str, position: int, value: str) -> Edit:
     """Give a call another value for an argument; of a method, places are counted without the object."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if called(node) != call:
+        if called_name(node) != call:
             return None
         assert isinstance(node, ast.Call)
         new = ast.parse(value, mode="eval").body
@@ -88,7 +88,7 @@ def argument(call: str, name: str, place: int, value: str) -> Edit:
                 keyword.value = new
                 return node
         of_module = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in MODULES
-        at = place if of_module else place + 1
+        at = position if of_module else position + 1
         if at < len(node.args):
             node.args[at] = new
             return node
@@ -100,11 +100,11 @@ def argument(call: str, name: str, place: int, value: str) -> Edit:
 MODULES = ("torch", "F", "np", "numpy", "nn.functional", "torch.nn.functional", "functional")
 
 
-def taken(call: str, which: str = "") -> Edit:
+def remove_call(call: str, which: str = "") -> Edit:
     """Leave a call out: its first argument, or the object of a method, takes its place."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if called(node) != call or (which and not re.search(which, ast.unparse(node))):
+        if called_name(node) != call or (which and not re.search(which, ast.unparse(node))):
             return None
         assert isinstance(node, ast.Call)
         if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in MODULES:
@@ -114,11 +114,11 @@ def taken(call: str, which: str = "") -> Edit:
     return edit
 
 
-def renamed(call: str, other: str) -> Edit:
+def rename_call(call: str, other: str) -> Edit:
     """Call something else."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if called(node) != call:
+        if called_name(node) != call:
             return None
         assert isinstance(node, ast.Call)
         if isinstance(node.func, ast.Attribute):
@@ -130,9 +130,9 @@ def renamed(call: str, other: str) -> Edit:
     return edit
 
 
-def inverted(node: ast.AST) -> ast.AST | None:
+def invert_mask(node: ast.AST) -> ast.AST | None:
     """masked_fill where the mask says the opposite."""
-    if called(node) != "masked_fill":
+    if called_name(node) != "masked_fill":
         return None
     assert isinstance(node, ast.Call)
     if not node.args:
@@ -147,14 +147,14 @@ def inverted(node: ast.AST) -> ast.AST | None:
     return node
 
 
-def dropped(node: ast.AST) -> ast.AST | None:
+def discard_result(node: ast.AST) -> ast.AST | None:
     """x = x.masked_fill(…) whose result is thrown away."""
-    if isinstance(node, ast.Assign) and called(node.value) == "masked_fill":
+    if isinstance(node, ast.Assign) and called_name(node.value) == "masked_fill":
         return ast.Expr(node.value)
     return None
 
 
-def ignored(node: ast.AST) -> ast.AST | None:
+def disable_mask(node: ast.AST) -> ast.AST | None:
     """`if mask is not None:` that is never true."""
     if isinstance(node, ast.If) and re.fullmatch(r"\w*mask\w* is not None", ast.unparse(node.test)):
         node.test = ast.Constant(False)
@@ -162,16 +162,16 @@ def ignored(node: ast.AST) -> ast.AST | None:
     return None
 
 
-def added(node: ast.AST) -> ast.AST | None:
+def add_mask(node: ast.AST) -> ast.AST | None:
     """A mask that is added as it is."""
-    if called(node) != "masked_fill" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if called_name(node) != "masked_fill" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     return ast.parse(f"{ast.unparse(node.func.value)} + ({ast.unparse(node.args[0])})", mode="eval").body
 
 
-def unmerged(node: ast.AST) -> ast.AST | None:
+def skip_transpose(node: ast.AST) -> ast.AST | None:
     """out.transpose(1, 2).reshape(b, n, c) without the transpose."""
-    if called(node) not in ("view", "reshape", "flatten"):
+    if called_name(node) not in ("view", "reshape", "flatten"):
         return None
     text = ast.unparse(node)
     if (
@@ -183,12 +183,12 @@ def unmerged(node: ast.AST) -> ast.AST | None:
     return ast.parse(without, mode="eval").body if without != text else None
 
 
-def cut_across(node: ast.AST) -> ast.AST | None:
+def swap_view_axes(node: ast.AST) -> ast.AST | None:
     """x.view(b, n, h, d).transpose(1, 2) as x.view(b, h, n, d)."""
-    if called(node) != "transpose" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    if called_name(node) != "transpose" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     inner = node.func.value
-    if called(inner) not in ("view", "reshape") or not isinstance(inner, ast.Call) or len(inner.args) != 4:
+    if called_name(inner) not in ("view", "reshape") or not isinstance(inner, ast.Call) or len(inner.args) != 4:
         return None
     if [ast.unparse(a) for a in node.args] not in (["1", "2"], ["2", "1"]):
         return None
@@ -196,21 +196,25 @@ def cut_across(node: ast.AST) -> ast.AST | None:
     return inner
 
 
-def other_projection(wanted: str, instead: str) -> Edit:
+def other_projection(projection: str, replacement: str) -> Edit:
     """k made by the layer that makes q."""
     letters = {"q": r"(w_?|to_?)?q(uer(y|ies))?(_?(proj|linear|layer|w))?s?", "k": r"(w_?|to_?)?k(eys?)?(_?(proj|linear|layer|w))?s?", "v": r"(w_?|to_?)?v(alues?)?(_?(proj|linear|layer|w))?s?"}  # fmt: skip
 
     def edit(node: ast.AST) -> ast.AST | None:
         if not isinstance(node, ast.ClassDef):
             return None
-        made = {
-            called(n): n for n in ast.walk(node) if isinstance(n, ast.Call) and ast.unparse(n.func).startswith("self.")
+        calls_by_layer = {
+            called_name(n): n
+            for n in ast.walk(node)
+            if isinstance(n, ast.Call) and ast.unparse(n.func).startswith("self.")
         }
-        one = next((n for word, n in made.items() if re.fullmatch(letters[wanted], word.lower())), None)
-        two = next((word for word in made if re.fullmatch(letters[instead], word.lower())), None)
-        if one is None or two is None or not isinstance(one.func, ast.Attribute):
+        call = next((n for word, n in calls_by_layer.items() if re.fullmatch(letters[projection], word.lower())), None)
+        replacement_layer = next(
+            (word for word in calls_by_layer if re.fullmatch(letters[replacement], word.lower())), None
+        )
+        if call is None or replacement_layer is None or not isinstance(call.func, ast.Attribute):
             return None
-        one.func.attr = two
+        call.func.attr = replacement_layer
         return node
 
     return edit
@@ -236,18 +240,18 @@ def no_output(node: ast.AST) -> ast.AST | None:
 
 def after_softmax(node: ast.AST) -> ast.AST | None:
     """softmax(x / √d) as softmax(x) / √d."""
-    if called(node) != "softmax" or not isinstance(node, ast.Call) or not node.args:
+    if called_name(node) != "softmax" or not isinstance(node, ast.Call) or not node.args:
         return None
-    taken_ = node.args[0]
-    if isinstance(taken_, ast.BinOp) and isinstance(taken_.op, ast.Div | ast.Mult):
-        node.args[0] = taken_.left
-        return ast.BinOp(node, taken_.op, taken_.right)
+    scaled_scores = node.args[0]
+    if isinstance(scaled_scores, ast.BinOp) and isinstance(scaled_scores.op, ast.Div | ast.Mult):
+        node.args[0] = scaled_scores.left
+        return ast.BinOp(node, scaled_scores.op, scaled_scores.right)
     return None
 
 
 def plain_list(node: ast.AST) -> ast.AST | None:
     """A list of layers that the module doesn't know of."""
-    return node.args[0] if called(node) == "ModuleList" and isinstance(node, ast.Call) and node.args else None
+    return node.args[0] if called_name(node) == "ModuleList" and isinstance(node, ast.Call) and node.args else None
 
 
 def always_dropout(node: ast.AST) -> ast.AST | None:
@@ -263,70 +267,70 @@ def always_dropout(node: ast.AST) -> ast.AST | None:
 def no_residual(node: ast.AST) -> ast.AST | None:
     """x = x + f(x) as x = f(x)."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
-        left, right = node.value.left, node.value.right
+        target, call = node.value.left, node.value.right
         if (
-            ast.unparse(left) == ast.unparse(node.targets[0])
-            and isinstance(right, ast.Call)
-            and "self." in ast.unparse(right)
+            ast.unparse(target) == ast.unparse(node.targets[0])
+            and isinstance(call, ast.Call)
+            and "self." in ast.unparse(call)
         ):
-            node.value = right
+            node.value = call
             return node
     return None
 
 
-def dividing(node: ast.BinOp) -> ast.AST:
+def multiply_instead(node: ast.BinOp) -> ast.AST:
     return ast.BinOp(node.left, ast.Mult(), node.right)
 
 
-def unscaled(node: ast.BinOp) -> ast.AST:
+def remove_scale(node: ast.BinOp) -> ast.AST:
     return node.left
 
 
-def twice(node: ast.BinOp) -> ast.AST:
+def change_scale(node: ast.BinOp) -> ast.AST:
     return ast.BinOp(node.left, node.op, ast.BinOp(ast.Constant(1.7), ast.Mult(), node.right))
 
 
 ROOTS, INVERSE = is_root, is_inverse_root
 MISTAKES = (
-    Injected("multiplied by the root", ("S1", "S4"), scaled(ast.Div, ROOTS, dividing)),
-    Injected("divided by the inverse root", ("S1", "S4"), scaled(ast.Mult, INVERSE, lambda n: ast.BinOp(n.left, ast.Div(), n.right))),
-    Injected("no division by the root", ("S2", "S4"), scaled(ast.Div, ROOTS, unscaled)),
-    Injected("no product with the scale", ("S2", "S4"), scaled(ast.Mult, INVERSE, unscaled)),
-    Injected("another root", ("S3", "S4"), scaled(ast.Div, ROOTS, twice)),
-    Injected("another scale", ("S3", "S4"), scaled(ast.Mult, INVERSE, twice)),
-    Injected("scaled after the softmax", ("S6", "S2", "S4"), after_softmax),
-    Injected("softmax over the queries", ("X1",), argument("softmax", "dim", 0, "-2")),
-    Injected("softmax over axis 1", ("X3", "X1", "X2"), argument("softmax", "dim", 0, "1")),
-    Injected("softmax over the batch", ("X2", "X1", "X3"), argument("softmax", "dim", 0, "0")),
-    Injected("no softmax", ("X6",), taken("softmax")),
-    Injected("the logarithm of the softmax", ("X6", "X5"), renamed("softmax", "log_softmax")),
-    Injected("filled with 0", ("M8", "M9"), argument("masked_fill", "value", 1, "0.0")),
-    Injected("filled with next to nothing", ("M9", "M8"), argument("masked_fill", "value", 1, "-1e-9")),
-    Injected("filled with infinity", ("M9", "M11", "M12"), argument("masked_fill", "value", 1, "float('inf')")),
-    Injected("filled with -100", ("M19", "M9"), argument("masked_fill", "value", 1, "-100.0")),
-    Injected("mask the wrong way round", ("M1", "M12", "M14"), inverted),
-    Injected("masked scores thrown away", ("M2", "M3", "M14"), dropped),
-    Injected("mask never used", ("M3", "M14"), ignored),
-    Injected("mask added as it is", ("M7", "M9", "M8"), added),
-    Injected("triangle without its diagonal", ("M12",), argument("triu", "diagonal", 0, "0")),
-    Injected("triangle one too wide", ("M12",), argument("triu", "diagonal", 0, "2")),
-    Injected("lower for upper", ("M12", "M1", "M14"), renamed("triu", "tril")),
-    Injected("upper for lower", ("M12", "M1", "M14"), renamed("tril", "triu")),
-    Injected("no lower triangle", ("M14", "M3"), taken("tril", "ones")),
-    Injected("no upper triangle", ("M14", "M1", "M9", "M12"), taken("triu", "ones")),
-    Injected("merged without a transpose", ("H2",), unmerged),
-    Injected("heads cut across tokens", ("H1",), cut_across),
-    Injected("k by the layer of q", ("P1",), other_projection("k", "q")),
-    Injected("v by the layer of k", ("P1",), other_projection("v", "k")),
-    Injected("no output projection", ("P4",), no_output),
-    Injected("layers in a plain list", ("T2",), plain_list),
-    Injected("dropout in eval mode", ("T3",), always_dropout),
-    Injected("heads repeated in another order", ("H8",), renamed("repeat_interleave", "tile")),
-    Injected("no residual", ("T6", "T5"), no_residual),
+    Mistake("multiplied by the root", ("S1", "S4"), edit_scale(ast.Div, ROOTS, multiply_instead)),
+    Mistake("divided by the inverse root", ("S1", "S4"), edit_scale(ast.Mult, INVERSE, lambda n: ast.BinOp(n.left, ast.Div(), n.right))),
+    Mistake("no division by the root", ("S2", "S4"), edit_scale(ast.Div, ROOTS, remove_scale)),
+    Mistake("no product with the scale", ("S2", "S4"), edit_scale(ast.Mult, INVERSE, remove_scale)),
+    Mistake("another root", ("S3", "S4"), edit_scale(ast.Div, ROOTS, change_scale)),
+    Mistake("another scale", ("S3", "S4"), edit_scale(ast.Mult, INVERSE, change_scale)),
+    Mistake("scaled after the softmax", ("S6", "S2", "S4"), after_softmax),
+    Mistake("softmax over the queries", ("X1",), argument("softmax", "dim", 0, "-2")),
+    Mistake("softmax over axis 1", ("X3", "X1", "X2"), argument("softmax", "dim", 0, "1")),
+    Mistake("softmax over the batch", ("X2", "X1", "X3"), argument("softmax", "dim", 0, "0")),
+    Mistake("no softmax", ("X6",), remove_call("softmax")),
+    Mistake("the logarithm of the softmax", ("X6", "X5"), rename_call("softmax", "log_softmax")),
+    Mistake("filled with 0", ("M8", "M9"), argument("masked_fill", "value", 1, "0.0")),
+    Mistake("filled with next to nothing", ("M9", "M8"), argument("masked_fill", "value", 1, "-1e-9")),
+    Mistake("filled with infinity", ("M9", "M11", "M12"), argument("masked_fill", "value", 1, "float('inf')")),
+    Mistake("filled with -100", ("M19", "M9"), argument("masked_fill", "value", 1, "-100.0")),
+    Mistake("mask the wrong way round", ("M1", "M12", "M14"), invert_mask),
+    Mistake("masked scores thrown away", ("M2", "M3", "M14"), discard_result),
+    Mistake("mask never used", ("M3", "M14"), disable_mask),
+    Mistake("mask added as it is", ("M7", "M9", "M8"), add_mask),
+    Mistake("triangle without its diagonal", ("M12",), argument("triu", "diagonal", 0, "0")),
+    Mistake("triangle one too wide", ("M12",), argument("triu", "diagonal", 0, "2")),
+    Mistake("lower for upper", ("M12", "M1", "M14"), rename_call("triu", "tril")),
+    Mistake("upper for lower", ("M12", "M1", "M14"), rename_call("tril", "triu")),
+    Mistake("no lower triangle", ("M14", "M3"), remove_call("tril", "ones")),
+    Mistake("no upper triangle", ("M14", "M1", "M9", "M12"), remove_call("triu", "ones")),
+    Mistake("merged without a transpose", ("H2",), skip_transpose),
+    Mistake("heads cut across tokens", ("H1",), swap_view_axes),
+    Mistake("k by the layer of q", ("P1",), other_projection("k", "q")),
+    Mistake("v by the layer of k", ("P1",), other_projection("v", "k")),
+    Mistake("no output projection", ("P4",), no_output),
+    Mistake("layers in a plain list", ("T2",), plain_list),
+    Mistake("dropout in eval mode", ("T3",), always_dropout),
+    Mistake("heads repeated in another order", ("H8",), rename_call("repeat_interleave", "tile")),
+    Mistake("no residual", ("T6", "T5"), no_residual),
 )  # fmt: skip
 
 
-def injections(text: str, name: str) -> Iterator[tuple[Injected, str]]:
+def injections(text: str, name: str) -> Iterator[tuple[Mistake, str]]:
     """Each mistake that fits a definition, with the whole file as it is then.
 
     >>> right = "def attend(q, k, v):\\n    return torch.softmax(q @ k.mT / math.sqrt(d), dim=-1) @ v"
@@ -337,47 +341,47 @@ def injections(text: str, name: str) -> Iterator[tuple[Injected, str]]:
     for mistake in MISTAKES:
         changed = copy.deepcopy(tree)
         root = next((n for n in ast.walk(changed) if getattr(n, "name", "") == name), None)
-        if root is not None and _first(root, mistake.edit):
-            made = ast.unparse(ast.fix_missing_locations(changed))
-            if made != ast.unparse(tree):
-                yield mistake, made
+        if root is not None and _apply_first(root, mistake.edit):
+            injected = ast.unparse(ast.fix_missing_locations(changed))
+            if injected != ast.unparse(tree):
+                yield mistake, injected
 
 
-def _first(root: ast.AST, edit: Edit) -> bool:
+def _apply_first(root: ast.AST, edit: Edit) -> bool:
     """Put in the first edit that fits; whether there was one."""
     if isinstance(root, ast.ClassDef) and edit(root) is not None:
         return True
     for node in ast.walk(root):
         for field, value in ast.iter_fields(node):
-            for place, inner in enumerate(value if isinstance(value, list) else [value]):
+            for index, inner in enumerate(value if isinstance(value, list) else [value]):
                 if not isinstance(inner, ast.AST) or (new := edit(inner)) is None:
                     continue
                 if isinstance(value, list):
-                    value[place] = new
+                    value[index] = new
                 else:
                     setattr(node, field, new)
                 return True
     return False
 
 
-def tried(folder: Path, path: str, name: str) -> list[dict[str, str]]:
+def try_mistakes(folder: Path, path: str, name: str) -> list[dict[str, str]]:
     """Every mistake that fits one object, and what the check said of it; nothing where it doesn't call the object right."""
     file = folder / path
     before = file.read_text(encoding="utf-8")
     reports, _, _ = wild.check(folder, f"{path}:{name}")
     if not reports or reports[0]["verdict"] not in ("right", "partly"):
         return []
-    found = []
+    results = []
     for mistake, text in injections(before, name):
         file.write_text(text, encoding="utf-8")
         reports, _, _ = wild.check(folder, f"{path}:{name}")
         verdict = reports[0]["verdict"] if reports else "unknown"
         ids = [finding["id"] for finding in reports[0]["findings"]] if reports else []
         row = wild.Row("", "", path, name, "+".join(mistake.ids), "", "")
-        said = {"outcome": wild.outcome(row, verdict, ids), "ids": ", ".join(ids)}
-        found.append({"object": f"{path}:{name}", "mistake": mistake.name, **said})
+        answer = {"outcome": wild.outcome(row, verdict, ids), "ids": ", ".join(ids)}
+        results.append({"object": f"{path}:{name}", "mistake": mistake.name, **answer})
     file.write_text(before, encoding="utf-8")
-    return found
+    return results
 
 
 def _copies(options: argparse.Namespace, temporary: Path) -> Iterator[tuple[Path, str, str]]:
@@ -407,20 +411,22 @@ def main() -> int:
     parser.add_argument("--half", choices=["work", "held"], default="work", help="of the manifest (work)")
     parser.add_argument("--json", type=Path, help="also write every answer to this file")
     options = parser.parse_args()
-    told: list[dict[str, str]] = []
+    answers: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(wild.WORKERS) as pool:
-        for each in pool.map(lambda one: tried(*one), list(_copies(options, Path(temporary)))):
-            told += each
-            for one in each:
-                if one["outcome"] != "named":
-                    print(f"{one['outcome']:15} {one['mistake']:32} {one['object']}  {one['ids']}", flush=True)
-    count = Counter(one["outcome"] for one in told)
+        for object_answers in pool.map(lambda answer: try_mistakes(*answer), list(_copies(options, Path(temporary)))):
+            answers += object_answers
+            for answer in object_answers:
+                if answer["outcome"] != "named":
+                    print(
+                        f"{answer['outcome']:15} {answer['mistake']:32} {answer['object']}  {answer['ids']}", flush=True
+                    )
+    count = Counter(answer["outcome"] for answer in answers)
     print(
-        f"{len(told)} mistakes of {len({one['mistake'] for one in told})} kinds: "
+        f"{len(answers)} mistakes of {len({answer['mistake'] for answer in answers})} kinds: "
         + ", ".join(f"{n} {w}" for w, n in count.most_common())
     )
     if options.json is not None:
-        options.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 
 

@@ -59,27 +59,27 @@ def packages() -> list[str]:
 @cache
 def imports() -> dict[tuple[str, str], list[str]]:
     """Return the files behind each pair (package, package that it imports), also of imports inside functions."""
-    found: dict[tuple[str, str], set[str]] = {}
+    files: dict[tuple[str, str], set[str]] = {}
     for file in SOURCE.rglob("*.py"):
         name = file.relative_to(SOURCE)
         here = name.parts[0]
-        for module in _imported(ast.parse(file.read_text(encoding="utf-8")), ("qkv", *name.parent.parts)):
+        for module in _imported_modules(ast.parse(file.read_text(encoding="utf-8")), ("qkv", *name.parent.parts)):
             there = module.split(".")[1] if module.startswith("qkv.") else here
             if here != there and {here, there} <= {*packages()}:
-                found.setdefault((here, there), set()).add(name.as_posix())
-    return {pair: sorted(files) for pair, files in sorted(found.items())}
+                files.setdefault((here, there), set()).add(name.as_posix())
+    return {pair: sorted(files) for pair, files in sorted(files.items())}
 
 
-def _imported(tree: ast.Module, package: tuple[str, ...]) -> list[str]:
-    found = []
+def _imported_modules(tree: ast.Module, package: tuple[str, ...]) -> list[str]:
+    modules = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parent = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join([*parent, *([node.module] if node.module else [])])
-            found += [f"{module}.{alias.name}" for alias in node.names]
-    return found
+            modules += [f"{module}.{alias.name}" for alias in node.names]
+    return modules
 
 
 def reachable(arrows: dict[str, set[str]], start: str) -> set[str]:
@@ -88,13 +88,13 @@ def reachable(arrows: dict[str, set[str]], start: str) -> set[str]:
     >>> sorted(reachable({"a": {"b"}, "b": {"c"}}, "a"))
     ['b', 'c']
     """
-    found: set[str] = set()
-    left = [*arrows.get(start, ())]
-    while left:
-        if (name := left.pop()) not in found:
-            found.add(name)
-            left += arrows.get(name, ())
-    return found
+    visited: set[str] = set()
+    stack = [*arrows.get(start, ())]
+    while stack:
+        if (name := stack.pop()) not in visited:
+            visited.add(name)
+            stack += arrows.get(name, ())
+    return visited
 
 
 def arrows() -> list[tuple[str, str]]:
@@ -176,26 +176,26 @@ def contents(folder: Path) -> set[str]:
     return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
-def misordered() -> list[str]:
+def reading_order_problems() -> list[str]:
     """Return what is missing, twice or not there in the reading orders."""
-    found = []
+    problems = []
     for file in sorted(SOURCE.rglob("__init__.py")):
         folder = file.parent
         if WITHOUT_FILES in folder.relative_to(SOURCE).parts:
             continue
         names, there = reading_order(folder), contents(folder)
         where = file.relative_to(ROOT)
-        found += [f"{where}: its reading order lacks `{name}`" for name in sorted(there - {*names})]
-        found += [
+        problems += [f"{where}: its reading order lacks `{name}`" for name in sorted(there - {*names})]
+        problems += [
             f"{where}: its reading order names `{name}`, which is not there" for name in names if name not in there
         ]
-        found += [
+        problems += [
             f"{where}: its reading order names `{name}` twice" for name in sorted({*names}) if names.count(name) > 1
         ]
-    return found
+    return problems
 
 
-def _ordered(folder: Path) -> list[Path]:
+def _paths_in_order(folder: Path) -> list[Path]:
     there = contents(folder)
     names = dict.fromkeys([*(name for name in reading_order(folder) if name in there), *sorted(there)])
     return [folder / name if (folder / name).is_dir() else folder / f"{name}.py" for name in names]
@@ -203,16 +203,16 @@ def _ordered(folder: Path) -> list[Path]:
 
 def entries(folder: Path) -> list[tuple[Path, str]]:
     """Return a package and all in it in reading order, each with its sentence in English; modules before packages."""
-    found = [(folder, first_paragraph(docstring(folder)))]
-    inside = _ordered(folder)
+    pairs = [(folder, first_paragraph(docstring(folder)))]
+    inside = _paths_in_order(folder)
     if WITHOUT_FILES not in folder.relative_to(SOURCE).parts:
-        found += [(path, first_sentence(docstring(path))) for path in inside if path.is_file()]
-    return found + [entry for path in inside if path.is_dir() and folder != SOURCE for entry in entries(path)]
+        pairs += [(path, first_sentence(docstring(path))) for path in inside if path.is_file()]
+    return pairs + [entry for path in inside if path.is_dir() and folder != SOURCE for entry in entries(path)]
 
 
 def all_entries() -> list[tuple[Path, str]]:
     """Return the entries of every package, and of qkv itself last."""
-    parts = [path for path in _ordered(SOURCE) if path.is_dir()]
+    parts = [path for path in _paths_in_order(SOURCE) if path.is_dir()]
     return [entry for path in [*parts, SOURCE] for entry in entries(path)]
 
 
@@ -234,7 +234,7 @@ def listing(translations: dict[str, list[str]], lang: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n"
 
 
-def updated(before: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
+def update_translations(before: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[str]]:
     """Return [sentence, translation] for each path, and the paths whose sentence changed since it was translated."""
     after = {relative(path): [english, before.get(relative(path), ["", ""])[1]] for path, english in all_entries()}
     return after, [path for path, pair in after.items() if path in before and before[path][0] != pair[0]]
@@ -242,14 +242,14 @@ def updated(before: dict[str, list[str]]) -> tuple[dict[str, list[str]], list[st
 
 def main(arguments: list[str]) -> int:
     before: dict[str, list[str]] = json.loads(CHINESE.read_text(encoding="utf-8"))
-    translations, reworded = updated(before)
+    translations, reworded = update_translations(before)
     expected = {DIAGRAM: diagram(), CHINESE: json.dumps(translations, ensure_ascii=False, indent=1) + "\n"}
     for lang, page in PAGES.items():
         head, marker, _ = page.read_text(encoding="utf-8").partition(GENERATED)
         expected[page] = head + marker + "\n" + listing(translations if lang == "zh" else {}, lang)
     problems = [f"not in the diagram: {name}" for name in packages() if name not in POSITIONS]
     problems += [
-        *misordered(),
+        *reading_order_problems(),
         *(f"not translated: {path}: {english}" for path, (english, chinese) in translations.items() if not chinese),
     ]
     for file, text in expected.items():

@@ -45,14 +45,14 @@ SIZES = dict(
     width=64, n_head=4, n_layer=3, n_decoder_layer=1, window=20, position="learned", context=132,
     steps=2700, batch=32, eval_every=300, eval_batches=8,
 )  # fmt: skip
-DRAWN = 30_000  # pictures to learn from, each told in both languages
-LEARNED = 0  # the seed of these pictures
-TESTED, LOOKED = 1000, 200  # other pictures: told, and looked at word by word
+N_PICTURES = 30_000  # pictures to learn from, each told in both languages
+TRAINING_SEED = 0  # the seed of these pictures
+N_TEST, N_ATTENTION = 1000, 200  # other pictures: told, and looked at word by word
 NOUNS = (1, 4)  # which words are, in both languages: a seven and a square, 数字 七 和 一个 方形
 POINTING = 0.3  # how much a noun's looking counts, beside saying it
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 DEJAVU = ["DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSerif"]
-KNOWN = [
+TRAINING_FONTS = [
     *DEJAVU,
     "DejaVuSerif-Italic",
     "STIXGeneral",
@@ -62,9 +62,9 @@ KNOWN = [
     "cmtt10",
     "cmb10",
 ]
-UNKNOWN = ["DejaVuSerif-Bold", "DejaVuSans-BoldOblique", "STIXGeneralBolIta", "cmss10"]
+UNSEEN_FONTS = ["DejaVuSerif-Bold", "DejaVuSans-BoldOblique", "STIXGeneralBolIta", "cmss10"]
 DIGITS = "zero one two three four five six seven eight nine".split()
-THINGS = {
+SHAPES = {
     **{
         str(i): (f"{'an' if i == 8 else 'a'} {word}", f"数字{'零一二三四五六七八九'[i]}")
         for i, word in enumerate(DIGITS)
@@ -79,41 +79,41 @@ CANVAS = 72
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawing:
     """A picture in shades of grey with one thing or two beside each other, and what is to be seen, in both languages."""
 
     shades: np.ndarray
-    told: tuple[str, str]
-    parted: float | None  # where the first thing ends, as a share of the way from the first ink to the last
+    descriptions: tuple[str, str]
+    boundary: float | None  # where the first thing ends, as a share of the way from the first ink to the last
 
     def boxes(self, pixels: np.ndarray) -> list[np.ndarray]:
         """The patches around each thing on the small picture of this one, (8, 16); none where there is no second thing."""
         inked = np.flatnonzero(pixels.any(0))
-        middle = inked[0] + (inked[-1] + 1 - inked[0]) * (self.parted or 1.0)
-        made = []
+        middle = inked[0] + (inked[-1] + 1 - inked[0]) * (self.boundary or 1.0)
+        boxes = []
         for columns in (inked[inked < middle], inked[inked >= middle]):
             rows = np.flatnonzero(pixels[:, columns].any(1))
             box = np.zeros((picture_tokens.ROWS, picture_tokens.COLUMNS), bool)
             if len(columns):
                 box[rows[0] // 2 : rows[-1] // 2 + 1, columns[0] // 2 : columns[-1] // 2 + 1] = True
-            made.append(box)
-        return made
+            boxes.append(box)
+        return boxes
 
 
-def picture(dice: np.random.Generator, fonts: list[str] = KNOWN) -> Drawn:
+def draw_picture(dice: np.random.Generator, fonts: list[str] = TRAINING_FONTS) -> Drawing:
     """Draw one, three times of four with two things."""
-    names = [str(name) for name in dice.choice(list(THINGS), 1 if dice.random() < 0.25 else 2)]
-    things = [trimmed(thing(name, dice, fonts)) for name in names]
+    names = [str(name) for name in dice.choice(list(SHAPES), 1 if dice.random() < 0.25 else 2)]
+    shapes = [trim(draw_shape(name, dice, fonts)) for name in names]
     gap = np.zeros((CANVAS, int(dice.integers(3, 12))))
-    sheet = np.pad(things[0] if len(things) == 1 else np.concatenate([things[0], gap, things[1]], axis=1), 4)
+    sheet = np.pad(shapes[0] if len(shapes) == 1 else np.concatenate([shapes[0], gap, shapes[1]], axis=1), 4)
     shades = sheet * dice.uniform(0.5, 1.0) + dice.normal(0, 0.02, sheet.shape)
     shades = 1 - shades if dice.random() < 0.7 else shades  # black on white, or chalk
-    told = tuple(word.join(THINGS[name][i] for name in names) for i, word in enumerate((" and ", "和")))
-    ends = (things[0].shape[1] + gap.shape[1] / 2) / (sheet.shape[1] - 8) if len(things) == 2 else None
-    return Drawn(shades, (told[0], told[1]), ends)
+    descriptions = tuple(word.join(SHAPES[name][i] for name in names) for i, word in enumerate((" and ", "和")))
+    ends = (shapes[0].shape[1] + gap.shape[1] / 2) / (sheet.shape[1] - 8) if len(shapes) == 2 else None
+    return Drawing(shades, (descriptions[0], descriptions[1]), ends)
 
 
-def thing(name: str, dice: np.random.Generator, fonts: list[str]) -> np.ndarray:
+def draw_shape(name: str, dice: np.random.Generator, fonts: list[str]) -> np.ndarray:
     """One thing in ink on a sheet, a little turned."""
     sheet = Image.new("L", (CANVAS, CANVAS))
     pen, middle = ImageDraw.Draw(sheet), CANVAS / 2
@@ -137,27 +137,28 @@ def thing(name: str, dice: np.random.Generator, fonts: list[str]) -> np.ndarray:
     return np.asarray(sheet.rotate(dice.uniform(-9, 9), Image.Resampling.BILINEAR)) / 255
 
 
-def trimmed(sheet: np.ndarray) -> np.ndarray:
+def trim(sheet: np.ndarray) -> np.ndarray:
     """Without the empty columns at its sides."""
     used = np.flatnonzero((sheet > 0.2).any(0))
     return sheet[:, used[0] : used[-1] + 1]
 
 
-def pairs(seed: int, count: int, fonts: list[str] = KNOWN) -> Iterator[tuple[np.ndarray, Drawn]]:
+def make_pictures(seed: int, count: int, fonts: list[str] = TRAINING_FONTS) -> Iterator[tuple[np.ndarray, Drawing]]:
     """Pictures, each with the pixels that the captioner reads of it."""
     dice = np.random.default_rng(seed)
     for _ in range(count):
-        drawn = picture(dice, fonts)
-        yield picture_tokens.downscale(picture_tokens.crop(drawn.shades)), drawn
+        drawing = draw_picture(dice, fonts)
+        yield picture_tokens.downscale(picture_tokens.crop(drawing.shades)), drawing
 
 
-def words() -> Tokenizer:
+def make_tokenizer() -> Tokenizer:
     """A token for each sign and for each word, so that a word is one row of cross-attention."""
-    told = sorted(
-        {cut for each in THINGS.values() for words in each for cut in re.findall(WORD, words)} | {" and", "和"}
+    pieces = sorted(
+        {cut for each in SHAPES.values() for description in each for cut in re.findall(WORD, description)}
+        | {" and", "和"}
     )
-    told += [f" {word}" for word in ("a", "an")]  # of the second thing
-    names = [*picture_tokens.SIGNS, *picture_tokens.LANGUAGE_SIGNS.values(), *told]
+    pieces += [f" {word}" for word in ("a", "an")]  # of the second thing
+    names = [*picture_tokens.SIGNS, *picture_tokens.LANGUAGE_SIGNS.values(), *pieces]
     library = Library(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(f"{WORD}|."), "isolated")
     library.decoder = decoders.Fuse()
@@ -175,98 +176,102 @@ class Pointing(Translation):
         if not torch.is_grad_enabled():  # how well it tells pictures is measured by words alone
             return super().loss(model, batch)
         with record() as calls:
-            said, count = super().loss(model, batch)
+            loss, count = super().loss(model, batch)
         cross = calls[-1]
         shares = (cross.q @ cross.k.mT * cross.scale).softmax(-1).mean(1)  # (B, M, 1 + 128 + end)
         signs = batch[0][:, 1:-1].to(torch.uint8).numpy()
         boxes = torch.from_numpy(np.stack([self.boxes[row.tobytes()] for row in signs]))  # (B, 2, 128)
         nouns = [noun for noun in NOUNS if noun < shares.shape[1]]
-        found = (shares[:, nouns, 1:-1] * boxes[:, : len(nouns)]).sum(-1)  # (B, nouns)
-        there = boxes[:, : len(nouns)].any(-1)
-        return said - POINTING * found[there].log().sum(), count
+        shares_in_box = (shares[:, nouns, 1:-1] * boxes[:, : len(nouns)]).sum(-1)  # (B, nouns)
+        has_box = boxes[:, : len(nouns)].any(-1)
+        return loss - POINTING * shares_in_box[has_box].log().sum(), count
 
 
 def main() -> None:
-    begun = time.process_time()
+    start_time = time.process_time()
     boxes = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "pictures.tsv"
         with file.open("w", encoding="utf-8") as lines:
-            for pixels, drawn in pairs(LEARNED, DRAWN):
-                around = np.stack([box.T.ravel() for box in drawn.boxes(pixels)])
+            for pixels, drawing in make_pictures(TRAINING_SEED, N_PICTURES):
+                around = np.stack([box.T.ravel() for box in drawing.boxes(pixels)])
                 boxes[bytes(map(picture_tokens.SIGNS.index, picture_tokens.signs(pixels)))] = around
-                lines.writelines(f"{source}\t{told}\n" for source, told in both(pixels, drawn))
-        print(f"drawn after {time.process_time() - begun:.0f} s of one processor", flush=True)
-        run = start("translate", out=Path(folder) / "run", pairs=str(file), tokenizer=words(), changes=SIZES)
+                lines.writelines(
+                    f"{source}\t{description}\n" for source, description in both_languages(pixels, drawing)
+                )
+        print(f"drawn after {time.process_time() - start_time:.0f} s of one processor", flush=True)
+        run = start("translate", out=Path(folder) / "run", pairs=str(file), tokenizer=make_tokenizer(), changes=SIZES)
         assert isinstance(run.task, Translation)
         run.task = Pointing(run.task, boxes)
         state = run.train(lambda line: print(line, flush=True) if "val_loss" in line else None)
-        print(f"trained after {time.process_time() - begun:.0f} s of one processor", flush=True)
+        print(f"trained after {time.process_time() - start_time:.0f} s of one processor", flush=True)
         best = run.folder / "checkpoints" / f"{state['best_step']:06d}"
         shutil.rmtree(DEMO, ignore_errors=True)
-        place = DEMO / "checkpoints" / best.name
-        place.mkdir(parents=True)
+        checkpoint = DEMO / "checkpoints" / best.name
+        checkpoint.mkdir(parents=True)
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
             shutil.copy(run.folder / name, DEMO / name)
         record = json.loads((DEMO / "config.json").read_text(encoding="utf-8"))
         record["data"]["source"] = file.name  # drawn by this script, and not kept
         (DEMO / "config.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        save_file({k: v.half() for k, v in load_file(best / "model.safetensors").items()}, place / "model.safetensors")
-        kept = {"step": state["best_step"], "best_step": state["best_step"], "best_loss": state["best_loss"]}
-        kept["files"] = {"model.safetensors": fingerprint(place / "model.safetensors")}
-        (place / "state.json").write_text(json.dumps(kept) + "\n", encoding="utf-8")
-    judge()
+        save_file(
+            {k: v.half() for k, v in load_file(best / "model.safetensors").items()}, checkpoint / "model.safetensors"
+        )
+        state_json = {"step": state["best_step"], "best_step": state["best_step"], "best_loss": state["best_loss"]}
+        state_json["files"] = {"model.safetensors": fingerprint(checkpoint / "model.safetensors")}
+        (checkpoint / "state.json").write_text(json.dumps(state_json) + "\n", encoding="utf-8")
+    evaluate()
 
 
-def judge() -> None:
+def evaluate() -> None:
     """Say how good what ships is, by pictures none of which it learned from."""
     model, tokenizer = load(DEMO)
     size = sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file())
-    learned = {picture_tokens.signs(pixels) for pixels, _ in pairs(LEARNED, DRAWN)}
+    learned = {picture_tokens.signs(pixels) for pixels, _ in make_pictures(TRAINING_SEED, N_PICTURES)}
     print(f"{DEMO.name}: {size / 1e3:.0f} kB. Told word for word right:")
-    for name, seed, fonts in (("unseen pictures", 1, KNOWN), ("unseen fonts", 2, UNKNOWN)):
-        unseen = [each for each in pairs(seed, TESTED, fonts) if picture_tokens.signs(each[0]) not in learned]
+    for name, seed, fonts in (("unseen pictures", 1, TRAINING_FONTS), ("unseen fonts", 2, UNSEEN_FONTS)):
+        unseen = [each for each in make_pictures(seed, N_TEST, fonts) if picture_tokens.signs(each[0]) not in learned]
         print(f"{name}:")
-        for number, some in (
-            ("one thing ", [each for each in unseen if each[1].parted is None]),
-            ("two things", [each for each in unseen if each[1].parted is not None]),
+        for number, subset in (
+            ("one thing ", [each for each in unseen if each[1].boundary is None]),
+            ("two things", [each for each in unseen if each[1].boundary is not None]),
         ):
-            asked = [(source, told) for each in some for source, told in both(*each)]
-            print(f"  {number}  {right(model, tokenizer, asked):.1%} of {len(asked)}")
-        on, even = np.mean([on_its_thing(model, tokenizer, *each) for each in some[:LOOKED]], axis=0)
+            examples = [(source, description) for each in subset for source, description in both_languages(*each)]
+            print(f"  {number}  {accuracy(model, tokenizer, examples):.1%} of {len(examples)}")
+        on, even = np.mean([attention_in_box(model, tokenizer, *each) for each in subset[:N_ATTENTION]], axis=0)
         print(f"  of two things, {on:.0%} of a noun's attention is on its own, which covers {even:.0%} of the picture")
 
 
-def both(pixels: np.ndarray, drawn: Drawn) -> list[tuple[str, str]]:
+def both_languages(pixels: np.ndarray, drawing: Drawing) -> list[tuple[str, str]]:
     """What the captioner reads and should say, in both languages."""
     return [
-        (picture_tokens.source(pixels, lang), told)
-        for lang, told in zip(picture_tokens.LANGUAGE_SIGNS, drawn.told, strict=True)
+        (picture_tokens.source(pixels, lang), description)
+        for lang, description in zip(picture_tokens.LANGUAGE_SIGNS, drawing.descriptions, strict=True)
     ]
 
 
-def right(model: Any, tokenizer: Any, asked: list[tuple[str, str]]) -> float:
+def accuracy(model: Any, tokenizer: Any, examples: list[tuple[str, str]]) -> float:
     """The share that is told word for word."""
-    said = [
-        told
-        for i in range(0, len(asked), 200)
-        for told in translate(model, tokenizer, [source for source, _ in asked[i : i + 200]])
+    predictions = [
+        prediction
+        for i in range(0, len(examples), 200)
+        for prediction in translate(model, tokenizer, [source for source, _ in examples[i : i + 200]])
     ]
-    return sum(a == b for a, (_, b) in zip(said, asked, strict=True)) / len(asked)
+    return sum(a == b for a, (_, b) in zip(predictions, examples, strict=True)) / len(examples)
 
 
-def on_its_thing(model: Any, tokenizer: Any, pixels: np.ndarray, drawn: Drawn) -> tuple[float, float]:
+def attention_in_box(model: Any, tokenizer: Any, pixels: np.ndarray, drawing: Drawing) -> tuple[float, float]:
     """The mean share of a noun's attention, as `qkv caption` shows it, in the box around its thing; and that box's share of
     the picture, which even attention would give."""
-    found = []
+    shares = []
     for lang in picture_tokens.LANGUAGE_SIGNS:
-        told = caption(model, tokenizer, pixels, lang).words
-        for noun, box in zip(NOUNS, drawn.boxes(pixels), strict=True):
-            if noun < len(told):
-                found.append((told[noun].patches[box].sum(), box.mean()))
-    on, even = np.mean(found, axis=0)
+        words = caption(model, tokenizer, pixels, lang).words
+        for noun, box in zip(NOUNS, drawing.boxes(pixels), strict=True):
+            if noun < len(words):
+                shares.append((words[noun].patches[box].sum(), box.mean()))
+    on, even = np.mean(shares, axis=0)
     return float(on), float(even)
 
 
 if __name__ == "__main__":
-    judge() if "--judge" in sys.argv else main()
+    evaluate() if "--judge" in sys.argv else main()

@@ -389,32 +389,32 @@ FIRST_RUNS = {
 
 def scores(lang: str) -> str:
     """The section on public code, from tests/doctor/corpora/wild/scores.tsv."""
-    place = list(FILES).index(lang)
-    kept = [row for row in read_scores() if row["how"] == "object" and row["truth"] != "other"]
+    column = list(FILES).index(lang)
+    object_rows = [row for row in read_scores() if row["how"] == "object" and row["truth"] != "other"]
     counts = []
     for half in ("work", "held"):
-        rows = [row for row in kept if row["half"] == half]
+        rows = [row for row in object_rows if row["half"] == half]
         count = Counter(row["outcome"] for row in rows)
         wrong = sum(row["truth"] != "right" for row in rows)
         ran_right = count["right"] + count["partly"] + count["false alarm"]
         of = {"run": len(rows), "named": wrong, "false alarm": ran_right, "right": ran_right}
         count["run"] = len(rows) - count["not run"]
         counts.append({key: f"{count[key]} / {of[key]}" if key in of else str(count[key]) for key in ROWS})
-    table = "\n".join(f"| {ROWS[key][place]} | {counts[0][key]} | {counts[1][key]} |" for key in ROWS)
+    table = "\n".join(f"| {ROWS[key][column]} | {counts[0][key]} | {counts[1][key]} |" for key in ROWS)
     misses = "\n".join(
-        f"| `{row['repository']}` | `{row['object']}` | `{row['truth']}` | {ROWS[row['outcome']][place]}: {row['ids'] or '–'} |"
-        for row in kept
+        f"| `{row['repository']}` | `{row['object']}` | `{row['truth']}` | {ROWS[row['outcome']][column]}: {row['ids'] or '–'} |"
+        for row in object_rows
         if row["outcome"] in ("misnamed", "missed, partly", "missed, right", "false alarm")
     )
-    idle = [row for row in kept if row["outcome"] == "not run"]
+    idle = [row for row in object_rows if row["outcome"] == "not run"]
     return SCORES[lang].format(
-        objects=len(kept),
-        repositories=len({row["repository"] for row in kept}),
+        objects=len(object_rows),
+        repositories=len({row["repository"] for row in object_rows}),
         table=table,
         misses=misses,
         count=len(idle),
         not_run=", ".join(f"`{row['repository']}: {row['object']}`" for row in idle),
-        first="\n".join(f"| {ROWS[key][place]} | {' | '.join(numbers)} |" for key, numbers in FIRST_RUNS.items()),
+        first="\n".join(f"| {ROWS[key][column]} | {' | '.join(numbers)} |" for key, numbers in FIRST_RUNS.items()),
     )
 
 

@@ -28,18 +28,20 @@ def main() -> None:
         state = run.train(lambda line: print(line) if "val_loss" in line else None)
         best = run.folder / "checkpoints" / f"{state['best_step']:06d}"
         shutil.rmtree(DEMO, ignore_errors=True)
-        place = DEMO / "checkpoints" / best.name
-        place.mkdir(parents=True)
+        checkpoint = DEMO / "checkpoints" / best.name
+        checkpoint.mkdir(parents=True)
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
             shutil.copy(run.folder / name, DEMO / name)
-        save_file({k: v.half() for k, v in load_file(best / "model.safetensors").items()}, place / "model.safetensors")
-        kept = {"step": state["best_step"], "best_step": state["best_step"], "best_loss": state["best_loss"]}
-        kept["files"] = {"model.safetensors": fingerprint(place / "model.safetensors")}
-        (place / "state.json").write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        save_file(
+            {k: v.half() for k, v in load_file(best / "model.safetensors").items()}, checkpoint / "model.safetensors"
+        )
+        state_json = {"step": state["best_step"], "best_step": state["best_step"], "best_loss": state["best_loss"]}
+        state_json["files"] = {"model.safetensors": fingerprint(checkpoint / "model.safetensors")}
+        (checkpoint / "state.json").write_text(json.dumps(state_json) + "\n", encoding="utf-8")
     model, tokenizer = load(DEMO)
     pairs = [date_pair(99, i, "unseen") for i in range(1000)]
-    said = translate(model, tokenizer, [source for source, _ in pairs])
-    right = sum(a == b for a, (_, b) in zip(said, pairs, strict=True))
+    predictions = translate(model, tokenizer, [source for source, _ in pairs])
+    right = sum(a == b for a, (_, b) in zip(predictions, pairs, strict=True))
     size = sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file())
     print(f"{DEMO}: {size / 1e3:.0f} kB, {right / 10:.1f} % of 1,000 unseen dates exactly right")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(HERE))
 FILES = {"en": HERE / "docs" / "huggingface.md", "zh": HERE / "docs" / "huggingface.zh-CN.md"}
-ROADS = ("traced", "eager", "refused", "unreadable", "unbuilt")
+OUTCOMES = ("traced", "eager", "refused", "unreadable", "unbuilt")
 PATIENCE = 300  # seconds for one type
 
 BEFORE = {
@@ -107,26 +107,28 @@ COUNTED = {
 }
 
 
-def page(lang: str, roads: dict[str, str], version: str) -> str:
+def page(lang: str, outcomes: dict[str, str], version: str) -> str:
     """The whole page, from the road of every type."""
-    kinds = {road: sorted(kind for kind, found in roads.items() if found == road) for road in ROADS}
-    counts = {road: len(names) for road, names in kinds.items()}
+    kinds = {outcome: sorted(kind for kind in outcomes if outcomes[kind] == outcome) for outcome in OUTCOMES}
+    counts = {outcome: len(names) for outcome, names in kinds.items()}
     tried = counts["traced"] + counts["eager"] + counts["refused"]
-    lines = [BEFORE[lang], COUNTED[lang].format(version=version, every=len(roads), tried=tried, **counts)]
-    for road in ROADS:
-        lines.append(f"### {TITLES[lang][road]} ({counts[road]})\n")
-        lines.append(", ".join(f"`{kind}`" for kind in kinds[road]) + "\n")
+    lines = [BEFORE[lang], COUNTED[lang].format(version=version, every=len(outcomes), tried=tried, **counts)]
+    for outcome in OUTCOMES:
+        lines.append(f"### {TITLES[lang][outcome]} ({counts[outcome]})\n")
+        lines.append(", ".join(f"`{kind}`" for kind in kinds[outcome]) + "\n")
     return "\n".join(lines)
 
 
-def listed(lang: str = "en") -> dict[str, str]:
+def read_outcomes(lang: str = "en") -> dict[str, str]:
     """The other way: the road of every type, as a page has it."""
     text = FILES[lang].read_text(encoding="utf-8")
     parts = re.split(r"^### .*$", text, flags=re.MULTILINE)[1:]
-    return {kind: road for road, part in zip(ROADS, parts, strict=True) for kind in re.findall("`([^`]+)`", part)}
+    return {
+        kind: outcome for outcome, part in zip(OUTCOMES, parts, strict=True) for kind in re.findall("`([^`]+)`", part)
+    }
 
 
-def _find(kind: str, answer: "multiprocessing.Queue[str]") -> None:
+def _find_outcome(kind: str, answer: "multiprocessing.Queue[str]") -> None:
     from tests.tracing.record import zoo
     from tests.tracing.record.test_zoo import outcome
 
@@ -139,11 +141,11 @@ def _find(kind: str, answer: "multiprocessing.Queue[str]") -> None:
         answer.put(f"{type(error).__name__}: {error}")
 
 
-def find(kind: str) -> str:
+def find_outcome(kind: str) -> str:
     """The road of one type, found in a process of its own: what it leaves behind is gone."""
     fork = multiprocessing.get_context("fork")
     answer = fork.Queue()
-    process = fork.Process(target=_find, args=(kind, answer))
+    process = fork.Process(target=_find_outcome, args=(kind, answer))
     process.start()
     try:
         return answer.get(timeout=PATIENCE)
@@ -154,7 +156,7 @@ def find(kind: str) -> str:
         process.join()
 
 
-def main(asked: list[str]) -> int:
+def main(requested_kinds: list[str]) -> int:
     import torch
     import transformers
 
@@ -162,15 +164,15 @@ def main(asked: list[str]) -> int:
 
     torch.set_num_threads(1)
     zoo.build("llama")  # what all need is loaded once
-    roads = {}
-    kinds = asked or zoo.types()
+    outcomes = {}
+    kinds = requested_kinds or zoo.types()
     for done, kind in enumerate(kinds, 1):
-        roads[kind] = find(kind)
-        print(f"{done}/{len(kinds)} {kind}: {roads[kind]}", flush=True)
-    wrong = [kind for kind, road in roads.items() if road not in ROADS]
-    if not asked and not wrong:
+        outcomes[kind] = find_outcome(kind)
+        print(f"{done}/{len(kinds)} {kind}: {outcomes[kind]}", flush=True)
+    wrong = [kind for kind, outcome in outcomes.items() if outcome not in OUTCOMES]
+    if not requested_kinds and not wrong:
         for lang, file in FILES.items():
-            file.write_text(page(lang, roads, transformers.__version__), encoding="utf-8")
+            file.write_text(page(lang, outcomes, transformers.__version__), encoding="utf-8")
     return 1 if wrong else 0
 
 

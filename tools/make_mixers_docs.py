@@ -25,7 +25,7 @@ TEXT = "My lord, my lord is come"
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-def trained(mixer: str, folder: Path, text: str, steps: int) -> tuple[Any, Any]:
+def load_or_train(mixer: str, folder: Path, text: str, steps: int) -> tuple[Any, Any]:
     """A run of this mixer, trained if it isn't there yet."""
     out = folder / mixer
     if not out.exists():
@@ -40,16 +40,16 @@ def main() -> None:
     parser.add_argument("--text", default="shakespeare", help="a name of `qkv data`, or a file")
     parser.add_argument("--steps", type=int, default=300)
     options = parser.parse_args()
-    seen = []
+    maps = []
     for mixer in MIXERS:
-        model, tokenizer = trained(mixer, options.folder, options.text, options.steps)
+        model, tokenizer = load_or_train(mixer, options.folder, options.text, options.steps)
         trace = qkv.trace(model, TEXT, tokenizer)
         part, layer = trace.parts[0], trace.layers()[-1]
         _, head = head_to_show(trace, part, layer)
-        seen.append((mixer, f"{layer}.{head}", trace.map(layer, head), trace.tokens().shown))
+        maps.append((mixer, f"{layer}.{head}", trace.map(layer, head), trace.tokens().shown))
     for lang, names, file in (("en", NAMES, "mixers.png"), ("zh", CHINESE, "mixers.zh-CN.png")):
         figure = blank((12.5, 12.5), list(CHINESE.values()), lang)
-        for at, (mixer, place, table, tokens) in enumerate(seen):
+        for at, (mixer, head_name, table, tokens) in enumerate(maps):
             axes = figure.add_subplot(2, 2, at + 1)
             top = float(np.abs(table).max())
             scale = dict(top=top, bottom=0.0, colours=COLOURS)
@@ -57,7 +57,7 @@ def main() -> None:
                 scale = dict(top=top, bottom=-top, colours=SIGNED)
             image = paint(axes, table, np.tri(len(table), dtype=bool), **scale)
             label(axes, tokens, tokens)
-            axes.set_title(f"{names[mixer]} {place}", fontsize=11, loc="left")
+            axes.set_title(f"{names[mixer]} {head_name}", fontsize=11, loc="left")
             figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02)
         figure.axes[0].set_ylabel(say("looks (query)", lang))
         save(figure, DOCS / file)

@@ -47,49 +47,49 @@ def main() -> None:
     for name, (model, text) in TRACES.items() if "--first" not in sys.argv else ():
         if model not in loaded:
             loaded[model] = qkv.load(model)
-        found = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=name in OPENINGS)
-        if "logits" in found.more:
-            found = replace(found, more=found.more | {"words": words(found, *loaded[model])})
-            del found.more["logits"]
+        trace = qkv.trace(loaded[model][0], text, loaded[model][1], name=model, logits=name in OPENINGS)
+        if "logits" in trace.more:
+            trace = replace(trace, more=trace.more | {"words": words(trace, *loaded[model])})
+            del trace.more["logits"]
         if name in OPENINGS:
-            found.more["opening"] = opening(found, *OPENINGS[name])
+            trace.more["opening"] = opening(trace, *OPENINGS[name])
         file = FOLDER / f"{name}.safetensors"
-        replace(found, outputs={}).save(file, half=True)
-        print(f"{file.name}: {found!r}, {file.stat().st_size / 1e6:.2f} MB")
-    FIRST.write_bytes(ship(dict(map(answered, first_asks()))))
+        replace(trace, outputs={}).save(file, half=True)
+        print(f"{file.name}: {trace!r}, {file.stat().st_size / 1e6:.2f} MB")
+    FIRST.write_bytes(ship(dict(map(response_to, first_requests()))))
     print(f"{FIRST.name}: {FIRST.stat().st_size / 1e6:.2f} MB")
 
 
-def words(found: Any, model: Any, tokenizer: Any) -> str:
+def words(trace: Any, model: Any, tokenizer: Any) -> str:
     """The next words after a trace's text, as the studio tells them."""
-    logits = found.more["logits"][0]
+    logits = trace.more["logits"][0]
     view = TextView(ViewSpec(openable.OpenableFile("", "", False, "", 0)), model, tokenizer)
     return json.dumps(next_words(logits[-1], view, len(logits) - 1, Sampling(1.0), 10, None))
 
 
-def opening(found: Any, one: str, other: str) -> str:
+def opening(trace: Any, query_word: str, key_word: str) -> str:
     """The head that links two words most, and where they are, as the studio opens it."""
-    layer, head, _ = found.find(one, other, most=1)[0]
+    layer, head, _ = trace.find(query_word, key_word, most=1)[0]
     at = dict(part="decoder", item=0, layer=layer, head=head)
-    return json.dumps(at | dict(query=found.place(one), key=found.place(other)))
+    return json.dumps(at | dict(query=trace.place(query_word), key=trace.place(key_word)))
 
 
-def first_asks() -> list[dict[str, Any]]:
+def first_requests() -> list[dict[str, Any]]:
     """The shipped trace, and the head that it opens at."""
-    shown = {"model": openable.FIRST}
+    spec = {"model": openable.FIRST}
     return [
-        {"do": "view", "spec": shown},
-        {"do": "head", "spec": shown, "part": "decoder", "layer": 13, "item": 0, "head": 8},
+        {"do": "view", "spec": spec},
+        {"do": "head", "spec": spec, "part": "decoder", "layer": 13, "item": 0, "head": 8},
     ]
 
 
-def answered(told: dict[str, Any]) -> tuple[str, bytes]:
+def response_to(fields: dict[str, Any]) -> tuple[str, bytes]:
     """An ask as the web process knows it, and the worker's answer."""
-    request = requests.parse(told, lambda name: openable.find(name, []))
+    request = requests.parse(fields, lambda name: openable.find(name, []))
     frames: list[bytes] = []
 
-    def send(*told: Any, hold: bool = False) -> None:
-        frames.append(frame(*told))
+    def send(*parts: Any, hold: bool = False) -> None:
+        frames.append(frame(*parts))
 
     HANDLERS[request.do](Job(LoadedModels(lambda event: None), send, lambda: True, True), request)
     return request.cache_key(), b"".join([*frames, frame({"kind": "done"})])

@@ -29,7 +29,7 @@ def cases() -> dict[str, dict[str, Any]]:
     }
 
 
-def judged(case: dict[str, Any]) -> dict[str, Any]:
+def check_case(case: dict[str, Any]) -> dict[str, Any]:
     """What the doctor says: verdict, ids, lines, and whether that is the answer ("", "missed", "alarm", "not run")."""
     from qkv.doctor import doctor
     from qkv.doctor.source import file as source
@@ -39,25 +39,25 @@ def judged(case: dict[str, Any]) -> dict[str, Any]:
         report = doctor.check(file.load(case["name"]), source=file, name=case["name"])
     except Exception as error:
         return {"verdict": "unknown", "ids": [], "lines": [], "problem": repr(error), "wrong": "not run"}
-    ids, remarks = [one.id for one in report.findings], [one.id for one in report.remarks]
+    ids, remarks = [finding.id for finding in report.findings], [finding.id for finding in report.remarks]
     wrong = "not run" if report.verdict == "unknown" else ""
     if not wrong and "id" in case:
         named = case["id"] in ids or (case["id"] in REMARKS and case["id"] in remarks)
         wrong = "" if named else "missed"
     elif not wrong and ids:
         wrong = "alarm"
-    lines = [one.line for one in report.findings]
-    told = str(report.problem or "; ".join(str(one.text) for one in report.unseen))
-    return {"verdict": report.verdict, "ids": ids, "lines": lines, "problem": told, "wrong": wrong}
+    lines = [finding.line for finding in report.findings]
+    problem = str(report.problem or "; ".join(str(finding.text) for finding in report.unseen))
+    return {"verdict": report.verdict, "ids": ids, "lines": lines, "problem": problem, "wrong": wrong}
 
 
-def all_judged(chosen: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def check_all(cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Each in a process of its own, after torch was loaded once: what one does to Python, the next doesn't see."""
     import torch
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    waiting, running, answers = list(chosen), {}, {}
+    waiting, running, answers = list(cases), {}, {}
     while waiting or running:
         while waiting and len(running) < WORKERS:
             name = waiting.pop(0)
@@ -65,7 +65,7 @@ def all_judged(chosen: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             if (child := os.fork()) == 0:
                 signal.alarm(300)
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-                os.write(into, json.dumps(judged(chosen[name])).encode())
+                os.write(into, json.dumps(check_case(cases[name])).encode())
                 os._exit(0)
             os.close(into)
             running[out] = (name, child, b"")
@@ -83,31 +83,31 @@ def all_judged(chosen: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    parts = [one for one in sys.argv[1:] if one != "--write"]
-    chosen = {name: case for name, case in cases().items() if not parts or any(part in name for part in parts)}
-    found = all_judged(chosen)
-    for name, answer in sorted(found.items()):
+    parts = [argument for argument in sys.argv[1:] if argument != "--write"]
+    selected = {name: case for name, case in cases().items() if not parts or any(part in name for part in parts)}
+    answers = check_all(selected)
+    for name, answer in sorted(answers.items()):
         if answer["wrong"]:
             problem = answer["problem"].replace("\n", " ")[:120]
-            print(f"{answer['wrong']:8} {name}  {chosen[name].get('id', 'right')}  got {answer['ids']} {problem}")
-    faulty = [name for name in found if "id" in chosen[name]]
-    right = [name for name in found if "id" not in chosen[name]]
-    ran = [name for name in faulty if found[name]["wrong"] != "not run"]
-    named = [name for name in ran if not found[name]["wrong"]]
-    placed = [name for name in named if chosen[name]["id"] in found[name]["ids"]]
+            print(f"{answer['wrong']:8} {name}  {selected[name].get('id', 'right')}  got {answer['ids']} {problem}")
+    faulty = [name for name in answers if "id" in selected[name]]
+    right = [name for name in answers if "id" not in selected[name]]
+    ran = [name for name in faulty if answers[name]["wrong"] != "not run"]
+    named = [name for name in ran if not answers[name]["wrong"]]
+    with_line = [name for name in named if selected[name]["id"] in answers[name]["ids"]]
     exact = [
         name
-        for name in placed
-        if found[name]["lines"][found[name]["ids"].index(chosen[name]["id"])] in chosen[name]["lines"]
+        for name in with_line
+        if answers[name]["lines"][answers[name]["ids"].index(selected[name]["id"])] in selected[name]["lines"]
     ]
     print(
-        f"with a mistake: {len(faulty)}; run {len(ran)}, named {len(named)}, on the right line {len(exact)}/{len(placed)}"
+        f"with a mistake: {len(faulty)}; run {len(ran)}, named {len(named)}, on the right line {len(exact)}/{len(with_line)}"
     )
-    count = {word: sum(found[name]["wrong"] == word for name in right) for word in ("alarm", "not run")}
-    partly = sum(found[name]["verdict"] == "partly" for name in right)
+    count = {word: sum(answers[name]["wrong"] == word for name in right) for word in ("alarm", "not run")}
+    partly = sum(answers[name]["verdict"] == "partly" for name in right)
     print(f"right: {len(right)}; false alarms {count['alarm']}, partly {partly}, not run {count['not run']}")
     if "--write" in sys.argv and not parts:
-        missed = {name: answer["wrong"] for name, answer in sorted(found.items()) if answer["wrong"]}
+        missed = {name: answer["wrong"] for name, answer in sorted(answers.items()) if answer["wrong"]}
         (HERE / "missed.json").write_text(json.dumps(missed, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "qkv-setup.json"  # written last: a .venv without it was interrupted
-BEGUN = VENV / "qkv-setup"  # in every .venv that this file made
+MARKER = VENV / "qkv-setup"  # in every .venv that this file made
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 VERSION = ".".join(map(str, sys.version_info[:3]))
@@ -63,16 +63,16 @@ class Failed(Exception):
     """Something the person at the keyboard has to know, as a sentence."""
 
 
-def told(english, **values):
+def translate(english, **values):
     """The sentence in the language of the system, filled in."""
     return (CHINESE[english] if LANGUAGE.lower().startswith("zh") else english).format(**values)
 
 
 def say(english, indent="", **values):
-    print(indent + told(english, **values), flush=True)
+    print(indent + translate(english, **values), flush=True)
 
 
-def wanted():
+def expected_stamp():
     """What a finished .venv for this lock, project file, Python and folder has in its stamp."""
     files = hashlib.sha256(LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes())
     return {"files": files.hexdigest(), "python": VERSION, "home": sys.base_prefix, "folder": str(VENV)}
@@ -83,8 +83,8 @@ def read_stamp():
         stamp = json.loads(STAMP.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    torch_gone = stamp.get("torch") and not os.path.exists(stamp["torch"])
-    return {} if torch_gone or not PYTHON.exists() else stamp
+    torch_missing = stamp.get("torch") and not os.path.exists(stamp["torch"])
+    return {} if torch_missing or not PYTHON.exists() else stamp
 
 
 def read_lock():
@@ -128,10 +128,10 @@ def make_venv(torch_folder):
     )
     try:
         builder.create(VENV)
-        BEGUN.touch()
+        MARKER.touch()
     except subprocess.CalledProcessError as error:
         problem = "Python could not put pip into .venv ({error}). Is its venv module complete?"
-        raise Failed(told(problem, error=error)) from None
+        raise Failed(translate(problem, error=error)) from None
     if torch_folder and in_venv:
         # A venv made from a venv sees only the Python below both, so point to the outer one's packages.
         site = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV)}))
@@ -141,32 +141,36 @@ def make_venv(torch_folder):
 
 def short(line):
     """pip's line in a few words, or None for a line that nobody waits for."""
-    got = re.match(r"\s*Downloading (?:\S*/)?([^-/\s]+)-([^-\s]+)\S* \(([\d.]+) ([MG]B)\)", line)
-    if got:
-        name, version, size, unit = got.groups()
+    match = re.match(r"\s*Downloading (?:\S*/)?([^-/\s]+)-([^-\s]+)\S* \(([\d.]+) ([MG]B)\)", line)
+    if match:
+        name, version, size, unit = match.groups()
         version = version.split("+")[0].removesuffix(".tar.gz")
         size = f"{float(size):.{0 if unit == 'MB' else 1}f}"
-        return told("downloading {name} {version} ({size} {unit})", name=name, version=version, size=size, unit=unit)
+        return translate(
+            "downloading {name} {version} ({size} {unit})", name=name, version=version, size=size, unit=unit
+        )
     if line.startswith("Installing collected packages: "):
         names = line.split(": ", 1)[1].split(", ")
         # pip lists what others need first, so the asked-for ones stand at the end.
         if len(names) == 1:
-            return told("installing {name}", name=names[0])
-        return told("installing {name} and {n} more", name=names[-1], n=len(names) - 1)
+            return translate("installing {name}", name=names[0])
+        return translate("installing {name} and {n} more", name=names[-1], n=len(names) - 1)
     return None
 
 
 def advice(output):
     if "No space left" in output:
-        return told("The disk is full: make room, then run this again.")
+        return translate("The disk is full: make room, then run this again.")
     if "Retrying" in output or "from versions: none" in output or "timed out" in output:
-        return told("No package index answered: check the network (or proxy, or pip's settings), then run this again.")
+        return translate(
+            "No package index answered: check the network (or proxy, or pip's settings), then run this again."
+        )
     if "No matching distribution" in output:
-        return told(
+        return translate(
             "There is no such package for Python {version} on this system: try another Python, e.g. python3.12.",
             version=VERSION,
         )
-    return told("Put right what pip says above, then run this again.")
+    return translate("Put right what pip says above, then run this again.")
 
 
 def pip(*arguments):
@@ -190,7 +194,7 @@ def pip(*arguments):
             raise
     if process.returncode:
         last = "\n".join("  pip: " + line[:200] for line in list(lines)[-5:] if line)
-        problem = told("pip could not install what qkv needs. {advice}", advice=advice(" ".join(lines)))
+        problem = translate("pip could not install what qkv needs. {advice}", advice=advice(" ".join(lines)))
         raise Failed(f"{last}\n{problem}")
 
 
@@ -241,15 +245,15 @@ def set_up(stamp, target):
                 "This Python has no {module} module, which makes .venv. "
                 "On Debian or Ubuntu: sudo apt install {package}; then run this again."
             )
-            raise Failed(told(problem, module=module, package=package))
+            raise Failed(translate(problem, module=module, package=package))
     if (VENV / "pyvenv.cfg").exists():
-        if not (STAMP.exists() or BEGUN.exists()):
+        if not (STAMP.exists() or MARKER.exists()):
             problem = (
                 "The .venv here was made by something else, such as uv, and is left as it is: "
                 "use it (.venv/bin/qkv), or move it away and run this again."
             )
-            raise Failed(told(problem))
-        BEGUN.touch()
+            raise Failed(translate(problem))
+        MARKER.touch()
     # A finished .venv of the same Python and folder is only brought up to date, which spares reinstalling torch.
     fresh = any(stamp.get(key) != target[key] for key in ("python", "home", "folder"))
     STAMP.unlink(missing_ok=True)
@@ -268,14 +272,14 @@ def set_up(stamp, target):
         works = install(None, True)
     if not works:
         problem = "Everything is installed but torch does not start; see why with: {python} -c 'import torch'"
-        raise Failed(told(problem, python=PYTHON))
+        raise Failed(translate(problem, python=PYTHON))
     target["torch"] = str(torch[0]) if torch else ""
     STAMP.write_text(json.dumps(target, indent=1), encoding="utf-8")
 
 
 def main():
     quiet = "--quiet" in sys.argv[1:]
-    stamp, target = read_stamp(), wanted()
+    stamp, target = read_stamp(), expected_stamp()
     done = {**stamp, **target} == stamp
     if not done:
         if Path(sys.prefix).resolve() == VENV.resolve():
@@ -292,11 +296,11 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("\n" + told("stopped; .venv is not complete, and the next run makes it anew"), file=sys.stderr)
+        print("\n" + translate("stopped; .venv is not complete, and the next run makes it anew"), file=sys.stderr)
         sys.exit(130)
     except Failed as error:
         print(error, file=sys.stderr)
     except OSError as error:
         problem = "could not make .venv: {error}. Close what uses it, or delete it, and try again."
-        print(told(problem, error=error), file=sys.stderr)
+        print(translate(problem, error=error), file=sys.stderr)
     sys.exit(2)

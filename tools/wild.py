@@ -91,8 +91,8 @@ def read_manifest(path: Path) -> list[Row]:
 def git_folder(folder: Path, repository: str) -> Path | None:
     """Return where a copy of a repository lies; None if there is none."""
     owner, name = repository.split("/")
-    for place in (folder / f"{owner}+{name}" / "repo", folder / f"{owner}+{name}", folder / owner / name):
-        for candidate in (place / ".git", place):
+    for path in (folder / f"{owner}+{name}" / "repo", folder / f"{owner}+{name}", folder / owner / name):
+        for candidate in (path / ".git", path):
             if (candidate / "objects").is_dir():
                 return candidate
     return None
@@ -161,9 +161,9 @@ def outcome(row: Row, verdict: str, ids: Iterable[str]) -> Outcome:
     return "missed, right" if verdict == "right" else "missed, partly"
 
 
-def answers(row: Row, folder: Path, ways: tuple[str, ...] = ("object", "file")) -> Iterator[Answer]:
+def answers(row: Row, folder: Path, modes: tuple[str, ...] = ("object", "file")) -> Iterator[Answer]:
     """Check one object by name and as part of its file."""
-    for how in ways:
+    for how in modes:
         target = f"{row.path}:{row.object}" if how == "object" else row.path
         reports, complaint, cpu = check(folder, target)
         own = (
@@ -178,26 +178,26 @@ def answers(row: Row, folder: Path, ways: tuple[str, ...] = ("object", "file")) 
         yield Answer(row, how, outcome(row, verdict, ids), verdict, ids, sentence, cpu)
 
 
-def score(told: list[Answer], how: str, torch_seconds: float) -> str:
+def score(answers: list[Answer], how: str, torch_seconds: float) -> str:
     """Return the counts of one way of asking, as lines of text; `torch_seconds` is the CPU time of `import torch`."""
-    chosen = [answer for answer in told if answer.how == how and answer.row.truth != "other"]
-    count = Counter(answer.outcome for answer in chosen)
-    right, wrong = (sum((answer.row.truth == "right") == is_right for answer in chosen) for is_right in (True, False))
-    run = len(chosen) - count["not run"]
+    selected = [answer for answer in answers if answer.how == how and answer.row.truth != "other"]
+    count = Counter(answer.outcome for answer in selected)
+    right, wrong = (sum((answer.row.truth == "right") == is_right for answer in selected) for is_right in (True, False))
+    run = len(selected) - count["not run"]
     ran_right = count["right"] + count["partly"] + count["false alarm"]
     lines = [
-        f"by {how}: {len(chosen)} objects, {right} right and {wrong} wrong",
-        f"  run                       {run:4d} of {len(chosen)}",
+        f"by {how}: {len(selected)} objects, {right} right and {wrong} wrong",
+        f"  run                       {run:4d} of {len(selected)}",
         f"  named                     {count['named']:4d} of {wrong}",
         f"  misnamed                  {count['misnamed']:4d}",
         f'  missed as "partly"        {count["missed, partly"]:4d}',
         f'  missed as plain "right"   {count["missed, right"]:4d}',
-        f"  named, and another claimed {sum(bool(a.beyond) for a in chosen if a.outcome == 'named'):3d}",
+        f"  named, and another claimed {sum(bool(a.beyond) for a in selected if a.outcome == 'named'):3d}",
         f"  false alarms              {count['false alarm']:4d} of {ran_right} right ones that ran",
         f'  plain "right"             {count["right"]:4d} of {ran_right} right ones that ran',
     ]
-    if chosen:
-        seconds = [answer.cpu for answer in chosen]
+    if selected:
+        seconds = [answer.cpu for answer in selected]
         median = statistics.median(seconds)
         lines.append(f"  CPU seconds               {median:6.2f} median, {sum(seconds):.0f} in all")
         lines.append(f"  of `import torch`         {median / torch_seconds:6.2f} (median; {torch_seconds:.2f} s)")
@@ -220,9 +220,9 @@ def keep_scores(answers: list[Answer]) -> None:
         rows[line["how"], line["repository"], line["path"], line["object"]] = line
     for answer in answers:
         row = answer.row
-        place = {"repository": row.repository, "path": row.path, "object": row.object}
-        said = {"truth": row.truth, "outcome": answer.outcome, "ids": "+".join(answer.ids)}
-        rows[answer.how, *place.values()] = {"half": row.half, "how": answer.how, **place, **said}
+        location = {"repository": row.repository, "path": row.path, "object": row.object}
+        result = {"truth": row.truth, "outcome": answer.outcome, "ids": "+".join(answer.ids)}
+        rows[answer.how, *location.values()] = {"half": row.half, "how": answer.how, **location, **result}
     with SCORES.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(next(iter(rows.values()))), delimiter="\t", lineterminator="\n")
         writer.writeheader()
@@ -244,40 +244,44 @@ def main() -> int:
     options = parser.parse_args()
     rows = [row for row in read_manifest(options.list) if options.half in (None, row.half)]
     rows = [row for row in rows if options.only in f"{row.repository}/{row.path}:{row.object}"]
-    places = {row.repository: git_folder(options.folder, row.repository) for row in rows}
-    absent = sorted(name for name, place in places.items() if place is None)
+    folders = {row.repository: git_folder(options.folder, row.repository) for row in rows}
+    absent = sorted(name for name, folder in folders.items() if folder is None)
     if absent:
         print(f"not in {options.folder}, so left out: {', '.join(absent)}", file=sys.stderr)
-    ways = (options.how,) if options.how else ("object", "file")
-    told: list[Answer] = []
+    modes = (options.how,) if options.how else ("object", "file")
+    all_answers: list[Answer] = []
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(WORKERS) as pool:
         copies: dict[tuple[str, str], Path] = {}
         for row in rows:
-            git, key = places[row.repository], (row.repository, row.commit)
+            git, key = folders[row.repository], (row.repository, row.commit)
             if git is not None and key not in copies:
                 copies[key] = Path(temporary, f"{len(copies)}", row.repository.split("/")[1])
                 copy_sources(git, row.commit, copies[key])
-        asked = [(row, copies[row.repository, row.commit]) for row in rows if (row.repository, row.commit) in copies]
+        copied_rows = [
+            (row, copies[row.repository, row.commit]) for row in rows if (row.repository, row.commit) in copies
+        ]
         imports: list[float] = []
-        for number, each in enumerate(pool.map(lambda pair: list(answers(*pair, ways)), asked), 1):
-            told += each
+        for number, each in enumerate(pool.map(lambda pair: list(answers(*pair, modes)), copied_rows), 1):
+            all_answers += each
             if number % 20 == 1:  # beside the checks, on the same busy or quiet machine
                 imports.append(import_torch())
             if sys.stderr.isatty():
-                print(f"\r{number}/{len(asked)}", end="", file=sys.stderr, flush=True)
+                print(f"\r{number}/{len(copied_rows)}", end="", file=sys.stderr, flush=True)
             for answer in each:
                 if answer.outcome not in ("named", "right", "partly", "refused") or answer.beyond:
                     row = answer.row
-                    said = ", ".join(answer.ids) or answer.sentence[:160] or answer.verdict
+                    result = ", ".join(answer.ids) or answer.sentence[:160] or answer.verdict
                     print(
-                        f"{answer.outcome:15} {answer.how:6} {row.truth:8} {row.repository} {row.path}:{row.object}  {said}"
+                        f"{answer.outcome:15} {answer.how:6} {row.truth:8} {row.repository} {row.path}:{row.object}  {result}"
                     )
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(answer) for answer in told], indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps([asdict(answer) for answer in all_answers], indent=1) + "\n", encoding="utf-8"
+        )
     if options.keep:
-        keep_scores(told)
+        keep_scores(all_answers)
     torch_seconds = statistics.median(imports) if imports else math.nan
-    print(*(score(told, how, torch_seconds) for how in ways), sep="\n")
+    print(*(score(all_answers, how, torch_seconds) for how in modes), sep="\n")
     return 0
 
 

@@ -101,9 +101,9 @@ def reworded(before: Catalog, files: dict[str, list[str]]) -> dict[str, str]:
 
 def carry_over(old: str, new: str, translation: str) -> str:
     """Return the translation of a reworded sentence, with renamed placeholders renamed in it too."""
-    gone = [name for name in fields(old) if name not in fields(new)]
-    came = [name for name in fields(new) if name not in fields(old)]
-    for before, after in zip(gone, came, strict=False) if len(gone) == len(came) else ():
+    removed = [name for name in fields(old) if name not in fields(new)]
+    added = [name for name in fields(new) if name not in fields(old)]
+    for before, after in zip(removed, added, strict=False) if len(removed) == len(added) else ():
         translation = re.sub(r"\{" + re.escape(before) + r"(?=[}:!])", lambda _, name=after: "{" + name, translation)
     return translation
 
@@ -117,8 +117,8 @@ def update(file: Path, files: dict[str, list[str]]) -> tuple[Catalog, list[str]]
     for sentence, names in files.items():
         old = before.get(sentence)
         translation = old.string if old else ""
-        if not translation and sentence in pairs and (known := before.get(pairs[sentence])) and known.string:
-            translation = carry_over(pairs[sentence], sentence, known.string)
+        if not translation and sentence in pairs and (previous := before.get(pairs[sentence])) and previous.string:
+            translation = carry_over(pairs[sentence], sentence, previous.string)
             report.append(f"read again: {sentence!r} = {translation!r}, was {pairs[sentence]!r}")
         catalog.add(sentence, string=translation, locations=[(name, None) for name in names])
     return catalog, report

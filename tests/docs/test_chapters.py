@@ -5,36 +5,36 @@ import pytest
 from tests.selection import slow_except
 from tools.book import checks, site
 from tools.book.cells import cells, run
-from tools.book.figures import Shelf
+from tools.book.figures import SiteFiles
 
 SCRIPTS = [script.relative_to(site.DOCS).with_suffix("").as_posix() for script in site.scripts()]
 
 
-def test_the_sources_are_whole():
+def test_sources_are_complete():
     assert checks.book() == []
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", slow_except(["mechanism/softmax", "doing/looking"], SCRIPTS))  # all by `make docs`
 def test_a_chapter_runs_and_its_pages_are_filled(name):
-    shelf = Shelf()
+    site_files = SiteFiles()
     for source in site.sources():
         if source.name == name:
-            made = site.filled(source, _run(name), shelf)
-            assert made.startswith("# ") and "{{ " not in made.split("```")[0]
-    touched = sum(name.endswith(".html") for name in shelf.files)
-    assert touched >= 2 or not name.startswith("mechanism/"), "numbers to change, and a real head"
+            page = site.render(source, _run(name), site_files)
+            assert page.startswith("# ") and "{{ " not in page.split("```")[0]
+    live_figures = sum(name.endswith(".html") for name in site_files.files)
+    assert live_figures >= 2 or not name.startswith("mechanism/"), "numbers to change, and a real head"
 
 
-_made = {}
+_chapters = {}
 
 
 def _run(name):
     """Once for both languages."""
-    if name not in _made:
-        _made.clear()
-        _made[name] = run(site.DOCS / f"{name}.py")
-    return _made[name]
+    if name not in _chapters:
+        _chapters.clear()
+        _chapters[name] = run(site.DOCS / f"{name}.py")
+    return _chapters[name]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from tools.book import checks
 from tools.book.cells import Cell, Chapter
-from tools.book.figures import Shelf
+from tools.book.figures import SiteFiles
 from tools.book.pages import Page, fill, loose_numbers
 
 CODE = "x = 1  # one | 一\n"
@@ -15,7 +15,7 @@ CODE = "x = 1  # one | 一\n"
 
 def page(lang="en", **values):
     chapter = Chapter(Path("chapter.py"), {"one": Cell("one", CODE, 1, False)}, {"one": "printed"}, values)
-    return Page(lang, "../", "", chapter, Shelf())
+    return Page(lang, "../", "", chapter, SiteFiles())
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def page(lang="en", **values):
         ("`{{ n }}` and {{ word }}", "`7` and cat"),
     ],
 )
-def test_a_reference_is_the_value(reference, shown):
+def test_a_reference_is_the_value(reference, expected):
     table = np.array([[1.0, 2.0], [3.0, 4.0]])
-    assert fill(reference, page(x=-2 / 3, n=7, table=table, share=0.25, word="cat")) == shown
+    assert fill(reference, page(x=-2 / 3, n=7, table=table, share=0.25, word="cat")) == expected
 
 
 def test_a_small_number_is_a_word_of_the_language():
@@ -44,32 +44,32 @@ def test_a_float_without_digits_is_refused():
         fill("{{ x }}", page(x=0.1))
 
 
-def test_a_name_that_the_script_does_not_have_stops_the_build():
+def test_unknown_names_are_errors():
     with pytest.raises(NameError):
         fill("{{ nothing }}", page())
 
 
-def test_code_comes_in_the_language_of_the_page_with_what_it_printed():
+def test_code_is_followed_by_its_output():
     assert fill("@cell one", page("zh")) == "```python\nx = 1  # 一\n```\n\n```text\nprinted\n```"
     assert fill("@code one", page("en")) == "```python\nx = 1  # one\n```"
 
 
-def test_blocks_are_left_as_they_are():
+def test_code_blocks_are_unchanged():
     assert fill("```text\n{{ x }} $a$ @cell one\n```", page()) == "```text\n{{ x }} $a$ @cell one\n```"
 
 
 @pytest.mark.parametrize("line", ["@cell two", "@figure none What.", "@what one", "@figure x"])
-def test_what_is_not_there_stops_the_build(line):
+def test_missing_parts_are_errors(line):
     with pytest.raises(ValueError, match=r"no cell two|no figure none|none of|doesn't say what it shows"):
         fill(line, page(x=1))
 
 
 def test_formulas_are_mathml():
-    made = fill(r"so $\sqrt{d}$ it is", page())
-    assert "<msqrt>" in made and "$" not in made
+    html = fill(r"so $\sqrt{d}$ it is", page())
+    assert "<msqrt>" in html and "$" not in html
 
 
-def test_a_command_speaks_the_language_of_the_page():
+def test_commands_print_in_the_language_of_the_page():
     english, chinese = (fill('@console qkv steps "a b" --word a', page(lang)) for lang in ("en", "zh"))
     assert "step by step" in english and "词向量" in chinese
     cut = fill('@console[2-3] qkv steps "a b" --word a', page())
@@ -90,26 +90,26 @@ def test_a_command_speaks_the_language_of_the_page():
         ("allowed 13", []),
     ],
 )
-def test_numbers_in_prose_are_found(text, found):
-    assert loose_numbers(text, lambda one: one == "13") == found
+def test_numbers_in_prose_are_detected(text, expected):
+    assert loose_numbers(text, lambda number: number == "13") == expected
 
 
 def test_both_languages_must_have_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "DOCS", tmp_path)
     (tmp_path / "a.md").write_text("# A\n\n## B\n\n@figure one X\n", encoding="utf-8")
     (tmp_path / "a.zh-CN.md").write_text("# 甲\n\n@figure two 某\n", encoding="utf-8")
-    assert len(list(checks.of_pair("a"))) == 2
+    assert len(list(checks.check_languages("a"))) == 2
 
 
-def test_a_built_page_is_looked_at(tmp_path, monkeypatch):
+def test_built_pages_are_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "book", lambda: [])
     (tmp_path / "a.html").write_text(
         '<h1 id="here"></h1><a href="b.html">x</a><a href="#there">x</a><a href="#here">x</a><img src="a.html">'
         '<script src="https://example.org/x.js"></script><a href="a.html#lang=zh">x</a>',
         encoding="utf-8",
     )
-    found = checks.problems(tmp_path)
-    assert sorted(one.split(": ")[-1] for one in found) == [
+    messages = checks.problems(tmp_path)
+    assert sorted(message.split(": ")[-1] for message in messages) == [
         "a.html says nothing to those who can't see it",
         "a.html would fetch https://example.org/x.js",
         "b.html leads nowhere",

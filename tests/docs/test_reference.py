@@ -40,9 +40,9 @@ def test_every_command_and_option_is_there(lang):
 @pytest.mark.parametrize("kind", [qkv.Config, Settings], ids=["model", "training"])
 def test_every_setting_is_there_with_its_default(kind, page):
     text = (DOCS / page).read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, re.MULTILINE))
+    documented = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", text, re.MULTILINE))
     groups = {group: ", ".join(f"`{field}`" for field in names) for group, names in NAMES.items()}
     rows = re.findall(r"^\| `(\w+)` \| (`\w+`(?:(?:, |、)`\w+`)+) \|$", text, re.MULTILINE)
     assert {group: names.replace("、", ", ") for group, names in rows} == groups
-    have = {name: repr(value) for name, value in kind().to_dict().items() if name != "before"}
-    assert have.items() <= told.items()
+    defaults = {name: repr(value) for name, value in kind().to_dict().items() if name != "before"}
+    assert defaults.items() <= documented.items()

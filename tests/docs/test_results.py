@@ -6,7 +6,7 @@ import pytest
 
 from tools.book import results
 
-KNOWN = {
+CATALOGUE = {
     "what": "项目",
     "causal": "因果",
     "n = {}": "n = {}",
@@ -36,8 +36,8 @@ KNOWN = {
         ("", ""),
     ],
 )
-def test_a_line_in_chinese(line, said):
-    assert results.Chinese(KNOWN).page(line) == said
+def test_a_line_in_chinese(line, expected):
+    assert results.Chinese(CATALOGUE).page(line) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,9 +49,9 @@ def test_a_line_in_chinese(line, said):
     ],
 )
 def test_what_has_no_chinese_is_named_with_its_line(line, missing):
-    asked = results.Chinese(KNOWN)
-    asked.page(line)
-    assert asked.missing == dict.fromkeys(missing, line)
+    chinese = results.Chinese(CATALOGUE)
+    chinese.page(line)
+    assert chinese.missing == dict.fromkeys(missing, line)
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def files(tmp_path, monkeypatch):
 
 def test_a_new_row_is_named_until_its_chinese_is_written(files, capsys):
     files("| a new row | 3 ms |\n", 'msgid "{} ms"\nmsgstr "{} ms"\n')
-    (told,) = results.problems()
-    assert "'a new row' has no Chinese yet" in told and "make words" in told and "| a new row | 3 ms |" in told
+    (message,) = results.problems()
+    assert "'a new row' has no Chinese yet" in message and "make words" in message and "| a new row | 3 ms |" in message
     assert results.main() == 1 == results.main() and "a new row" in capsys.readouterr().out
     written = results.CATALOGUE.read_text(encoding="utf-8")
     assert written.count('msgid "a new row"\nmsgstr ""') == 1, "once, however often it is asked"
@@ -81,14 +81,14 @@ def test_a_new_row_is_named_until_its_chinese_is_written(files, capsys):
 @pytest.mark.parametrize("chinese", ["{} ms {}", "ms", "{1} ms"])
 def test_chinese_with_other_numbers_is_named(files, chinese):
     files("| 3 ms |\n", f'msgid "{{}} ms"\nmsgstr "{chinese}"\n')
-    (told,) = results.problems()
-    assert "other holes" in told
+    (message,) = results.problems()
+    assert "other holes" in message
     results.page("zh")
 
 
-def test_the_chinese_page_has_the_numbers_of_the_english_one():
+def test_the_chinese_page_has_the_same_numbers():
     english, chinese = (results.page(lang).split("\n") for lang in ("en", "zh"))
     assert len(english) == len(chinese)
-    for one, other in zip(english, chinese, strict=True):
-        assert Counter(results.NUMBER.findall(one)) <= Counter(results.NUMBER.findall(other))
-        assert one.count("|") == other.count("|")
+    for line, chinese_line in zip(english, chinese, strict=True):
+        assert Counter(results.NUMBER.findall(line)) <= Counter(results.NUMBER.findall(chinese_line))
+        assert line.count("|") == chinese_line.count("|")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # it builds the book first; .ci/run takes it wher
 @pytest.fixture(scope="module")
 def built(chromium, tmp_path_factory):
     folder = tmp_path_factory.mktemp("book")
-    site.build(folder / "site", folder / "work", told=False)
+    site.build(folder / "site", folder / "work", verbose=False)
     return folder / "site"
 
 
@@ -25,9 +25,9 @@ def browser(chromium):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
-        yield made
-        made.close()
+        browser_process = playwright.chromium.launch(executable_path=chromium, args=FLAGS.split())
+        yield browser_process
+        browser_process.close()
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def visit(browser, built):
     assert wrong == []
 
 
-def touchable(tab):
+def live_figures(tab):
     """Scroll to every frame so that it loads, and wait until each has said how tall it is."""
     for frame in tab.query_selector_all("figure.qkv iframe"):
         frame.scroll_into_view_if_needed()
@@ -72,11 +72,11 @@ def test_nothing_is_wrong_with_the_site(built):
 def test_a_page_opens_in_every_light(visit, name, lang):
     wide = visit(LANGUAGES[lang] + name, scheme="dark")
     assert wide.locator("h1").count() >= 1
-    for inside in touchable(wide):
+    for inside in live_figures(wide):
         assert inside.evaluate("document.documentElement.dataset.theme") == "dark"
         assert inside.evaluate("document.documentElement.lang")[:2] == lang
     narrow = visit(LANGUAGES[lang] + name, width=390)
-    for _ in touchable(narrow):
+    for _ in live_figures(narrow):
         pass
     assert narrow.evaluate("document.documentElement.scrollWidth") <= 390, "nothing sticks out on a phone"
 
@@ -86,9 +86,9 @@ def test_pictures_have_the_ground_of_their_page(visit, scheme):
     tab = visit("mechanism/scaling", scheme=scheme)
     picture = tab.locator("figure.qkv > img").first
     picture.scroll_into_view_if_needed()
-    shown = Image.open(io.BytesIO(picture.screenshot())).convert("L")
-    ground = max(shown.getcolors())[1]
-    assert ground > 240 if scheme == "light" else ground < 30
+    image = Image.open(io.BytesIO(picture.screenshot())).convert("L")
+    background = max(image.getcolors())[1]
+    assert background > 240 if scheme == "light" else background < 30
     tab.emulate_media(media="print")
     assert picture.evaluate("img => getComputedStyle(img).filter") == "none", "paper is white"
 

@@ -26,7 +26,7 @@ from .readers import READERS
 
 SECONDS = 60.0  # a case takes milliseconds; a busy machine may stand still for a while
 START = 300.0
-KEPT = Path("out/fuzz")
+FAILURES = Path("out/fuzz")
 PROGRAM = ("-m", "tests.fuzz.worker")
 
 
@@ -57,11 +57,11 @@ class Worker:
             text=True,
             env={**os.environ, **calm},
         )
-        self.late, self.heard = False, 0
-        if self.say(None, START).strip() != "ready":
-            raise RuntimeError(f"the worker can't read the good files:\n{self.last_words()}")
+        self.timed_out, self.errors_read = False, 0
+        if self.request(None, START).strip() != "ready":
+            raise RuntimeError(f"the worker can't read the good files:\n{self.stderr_tail()}")
 
-    def say(self, line: str | None, seconds: float) -> str:
+    def request(self, line: str | None, seconds: float) -> str:
         """Its answer; "" if it died, which it is made to when it takes too long."""
         assert self.process.stdin is not None and self.process.stdout is not None
         alarm = threading.Timer(seconds, self._stop)
@@ -77,28 +77,30 @@ class Worker:
             alarm.cancel()
 
     def _stop(self) -> None:
-        self.late = True
+        self.timed_out = True
         self.process.kill()
 
     def attempt(self, reader: str, seed: int) -> dict[str, str]:
         """What came of a case; a crash or a hang is told as such, and this worker is then of no more use."""
-        answer = self.say(f"{reader} {seed}", SECONDS)
+        answer = self.request(f"{reader} {seed}", SECONDS)
         if answer.endswith("\n"):
-            told = json.loads(answer)
-            self.errors.seek(self.heard)
-            said = self.errors.read()
-            self.heard = self.errors.tell()
+            report = json.loads(answer)
+            self.errors.seek(self.errors_read)
+            new_errors = self.errors.read()
+            self.errors_read = self.errors.tell()
             # A library in Rust writes that on the person's terminal, whoever catches it.
             return (
-                told | {"came": "wrong", "why": f"a panic was printed\n{said[-3000:]}"} if "panicked" in said else told
+                report | {"outcome": "wrong", "why": f"a panic was printed\n{new_errors[-3000:]}"}
+                if "panicked" in new_errors
+                else report
             )
         code = self.process.wait()
-        how = f"no answer within {SECONDS:g} s" if self.late else f"the process ended with {code}"
-        if not self.late and code < 0:
-            how = f"the process was killed by {signal.Signals(-code).name}"
-        return {"came": "wrong", "why": f"{how}\n{self.last_words()}", "dead": "yes"}
+        reason = f"no answer within {SECONDS:g} s" if self.timed_out else f"the process ended with {code}"
+        if not self.timed_out and code < 0:
+            reason = f"the process was killed by {signal.Signals(-code).name}"
+        return {"outcome": "wrong", "why": f"{reason}\n{self.stderr_tail()}", "dead": "yes"}
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """The end of what it wrote on stderr."""
         self.errors.flush()
         self.errors.seek(0)
@@ -122,17 +124,22 @@ def make_corpus(folder: Path, readers: list[str]) -> None:
 
 
 def fuzz(
-    cases: list[tuple[str, int]], folder: Path, *, workers: int = 1, kept: Path | None = None, show: bool = False
+    cases: list[tuple[str, int]],
+    folder: Path,
+    *,
+    workers: int = 1,
+    failures_folder: Path | None = None,
+    show: bool = False,
 ) -> Result:
     """Try all cases; good files and scratch copies go to `folder`, files that fail to `kept`."""
     result, todo, lock = Result(), queue.SimpleQueue[tuple[str, int]](), threading.Lock()
-    begun = shown = time.monotonic()
+    start_time = last_print = time.monotonic()
     make_corpus(folder / "good", list(dict.fromkeys(reader for reader, _ in cases)))
     for case in cases:
         todo.put(case)
 
     def work(number: int) -> None:
-        nonlocal shown
+        nonlocal last_print
         worker = None
         while True:
             try:
@@ -140,41 +147,43 @@ def fuzz(
             except queue.Empty:
                 break
             worker = worker or Worker(folder / "good", folder / f"scratch{number}")
-            told = worker.attempt(reader, seed)
+            report = worker.attempt(reader, seed)
             with lock:
-                result.counts[reader][told["came"]] += 1
+                result.counts[reader][report["outcome"]] += 1
                 done = sum(counts.total() for counts in result.counts.values())
-                if told["came"] == "wrong":
-                    result.wrong.append((reader, seed, told))
+                if report["outcome"] == "wrong":
+                    result.wrong.append((reader, seed, report))
                     again = f"python -m tests.fuzz --reader {reader} --seed {seed}"
-                    if kept is not None:
-                        keep(worker, reader, seed, told, kept)
+                    if failures_folder is not None:
+                        save_failure(worker, reader, seed, report, failures_folder)
                     if show:
-                        print(f"\n{reader} {seed} {told.get('file', '')}: {told['why']}\nagain: {again}", flush=True)
-                if show and (time.monotonic() - shown > 2 or done == len(cases)):
-                    shown = time.monotonic()
-                    left = (shown - begun) / done * (len(cases) - done)
-                    print(f"{done:,}/{len(cases):,} · {len(result.wrong)} wrong · {left:.0f} s left", flush=True)
-            if "dead" in told:
+                        print(
+                            f"\n{reader} {seed} {report.get('file', '')}: {report['why']}\nagain: {again}", flush=True
+                        )
+                if show and (time.monotonic() - last_print > 2 or done == len(cases)):
+                    last_print = time.monotonic()
+                    remaining = (last_print - start_time) / done * (len(cases) - done)
+                    print(f"{done:,}/{len(cases):,} · {len(result.wrong)} wrong · {remaining:.0f} s left", flush=True)
+            if "dead" in report:
                 worker = worker.end()
         if worker is not None:
             worker.end()
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(workers)))
-    result.seconds = time.monotonic() - begun
+    result.seconds = time.monotonic() - start_time
     return result
 
 
-def keep(worker: Worker, reader: str, seed: int, told: dict[str, str], kept: Path) -> None:
+def save_failure(worker: Worker, reader: str, seed: int, report: dict[str, str], failures_folder: Path) -> None:
     """The damaged file and what came of it. A worker that lives has put the good one back, so it is made again."""
     dice = random.Random(f"{reader} {seed}")
     name = dice.choice(list(READERS[reader].files))
     good = worker.scratch.with_name("good") / reader / name
-    place = kept / f"{reader}-{seed}"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / Path(name).name).write_bytes(READERS[reader].files[name](good.read_bytes(), dice))
-    (place / "why.txt").write_text(f"{name}\n{told['why']}\n", encoding="utf-8", errors="backslashreplace")
+    case_folder = failures_folder / f"{reader}-{seed}"
+    case_folder.mkdir(parents=True, exist_ok=True)
+    (case_folder / Path(name).name).write_bytes(READERS[reader].files[name](good.read_bytes(), dice))
+    (case_folder / "why.txt").write_text(f"{name}\n{report['why']}\n", encoding="utf-8", errors="backslashreplace")
 
 
 def main() -> int:
@@ -191,14 +200,14 @@ def main() -> int:
     cases = [(reader, seed) for seed in ([options.seed] if options.seed is not None else seeds) for reader in readers]
     cases = cases[: max(options.n, 1)] if options.seed is None else cases
     with tempfile.TemporaryDirectory() as folder:
-        result = fuzz(cases, Path(folder), workers=options.workers, kept=KEPT, show=True)
+        result = fuzz(cases, Path(folder), workers=options.workers, failures_folder=FAILURES, show=True)
     print(f"{'':14}{'loaded':>10}{'sentence':>10}{'wrong':>10}")
     for reader in readers:
         counts = result.counts[reader]
-        print(f"{reader:14}" + "".join(f"{counts[came]:10,}" for came in ("loaded", "sentence", "wrong")))
+        print(f"{reader:14}" + "".join(f"{counts[outcome]:10,}" for outcome in ("loaded", "sentence", "wrong")))
     print(f"{len(cases):,} files in {result.seconds:.0f} s")
     if result.wrong:
-        print(f"{len(result.wrong)} wrong; the files are in {KEPT}")
+        print(f"{len(result.wrong)} wrong; the files are in {FAILURES}")
     return 1 if result.wrong else 0
 
 

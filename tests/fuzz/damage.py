@@ -18,7 +18,7 @@ WORDS = [
 ]
 
 
-def value(dice: Random) -> Any:
+def random_value(dice: Random) -> Any:
     """Something that a reader may not expect."""
     return dice.choice(
         [
@@ -28,23 +28,23 @@ def value(dice: Random) -> Any:
             lambda: dice.choice(WORDS),
             lambda: dice.choice(WORDS),
             lambda: dice.choice([[], {}, [None], [[]], {"": {}}, [1, "a", None], {"a": 1}, [0] * 1000, ["x"] * 3]),
-            lambda: nested(dice.choice([50, 400])),
+            lambda: nest(dice.choice([50, 400])),
         ]
     )()
 
 
-def nested(depth: int) -> Any:
+def nest(depth: int) -> Any:
     """A list in a list in a list …"""
-    made: Any = []
+    nested_list: Any = []
     for _ in range(depth):
-        made = [made]
-    return made
+        nested_list = [nested_list]
+    return nested_list
 
 
-def places(tree: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
+def entries_of(root: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
     """Every (container, key) of a JSON tree; of long lists, only the beginning and the end."""
-    found: list[tuple[Any, Any]] = []
-    queue = [tree]
+    entries: list[tuple[Any, Any]] = []
+    queue = [root]
     for holder in queue:
         keys: Iterator[Any] | list[Any] = []
         if isinstance(holder, dict):
@@ -52,47 +52,47 @@ def places(tree: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
         elif isinstance(holder, list):
             keys = [*range(min(len(holder), 50)), *range(max(len(holder) - 5, 50), len(holder))]
         for key in keys:
-            found.append((holder, key))
+            entries.append((holder, key))
             queue.append(holder[key])
-        if len(found) > most:
+        if len(entries) > most:
             break
-    return found
+    return entries
 
 
-def tree(good: Any, dice: Random) -> Any:
+def damage_tree(good: Any, dice: Random) -> Any:
     """A JSON tree with one to four things wrong in it."""
-    made = copy.deepcopy(good)
+    damaged = copy.deepcopy(good)
     for _ in range(dice.choice([1, 1, 1, 2, 4])):
-        found = places(made)
-        if not found:
-            return value(dice)
+        entries = entries_of(damaged)
+        if not entries:
+            return random_value(dice)
         # As often a name at the top as something deep inside a vocabulary.
-        top = [(holder, key) for holder, key in found if holder is made]
-        holder, key = dice.choice(top if dice.random() < 0.5 else found)
-        way = dice.choice("value value value value delete rename double swap type near".split())
-        if way == "value":
-            holder[key] = value(dice)
-        elif way == "delete":
+        top = [(holder, key) for holder, key in entries if holder is damaged]
+        holder, key = dice.choice(top if dice.random() < 0.5 else entries)
+        action = dice.choice("value value value value delete rename double swap type near".split())
+        if action == "value":
+            holder[key] = random_value(dice)
+        elif action == "delete":
             del holder[key]
-        elif way == "rename" and isinstance(holder, dict):
+        elif action == "rename" and isinstance(holder, dict):
             holder[str(dice.choice([*WORDS, *holder]))] = holder.pop(key)
-        elif way == "double" and isinstance(holder, list):
+        elif action == "double" and isinstance(holder, list):
             holder[key:key] = [holder[key]] * dice.choice([1, 2, 1000])
-        elif way == "swap":
-            other, where = dice.choice(found)
+        elif action == "swap":
+            other, where = dice.choice(entries)
             if not inside(holder[key], other) and not inside(other[where], holder):
                 holder[key], other[where] = other[where], holder[key]
-        elif way == "type":
+        elif action == "type":
             old = holder[key]
             holder[key] = dice.choice([[old], {"a": old}, str(old)[:1000], bool(old)])
         elif isinstance(holder[key], int | float):
             holder[key] = dice.choice([holder[key] + 1, holder[key] - 1, -holder[key], holder[key] * 2])
-    return made
+    return damaged
 
 
 def inside(holder: Any, part: Any) -> bool:
     """Is it the thing itself or somewhere in it? (Putting a list into itself would make it endless.)"""
-    return holder is part or any(h[k] is part for h, k in places(holder))
+    return holder is part or any(h[k] is part for h, k in entries_of(holder))
 
 
 def as_json(good: bytes, dice: Random) -> bytes:
@@ -110,7 +110,7 @@ def as_json(good: bytes, dice: Random) -> bytes:
                 lambda: b"9" * 10_000,
             ]
         )()
-    return json.dumps(tree(json.loads(good), dice)).encode()
+    return json.dumps(damage_tree(json.loads(good), dice)).encode()
 
 
 def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
@@ -119,23 +119,23 @@ def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
     if not raw:
         return dice.randbytes(20)
     head = min(head or len(raw), len(raw))
-    way = dice.choice("cut flip flips number number number delete insert copy swap".split())
+    action = dice.choice("cut flip flips number number number delete insert copy swap".split())
     at = dice.randrange(head if dice.random() < 0.8 else len(raw))
-    if way == "cut":
+    if action == "cut":
         return bytes(raw[:at])
-    if way.startswith("flip"):
-        for _ in range(1 if way == "flip" else dice.randint(2, 40)):
+    if action.startswith("flip"):
+        for _ in range(1 if action == "flip" else dice.randint(2, 40)):
             raw[at] ^= 1 << dice.randrange(8)
             at = dice.randrange(head)
-    elif way == "number":
+    elif action == "number":
         size = dice.choice("HIQ")
         number = dice.choice(NUMBERS) % (1 << 8 * struct.calcsize(size))
         raw[at : at + struct.calcsize(size)] = struct.pack("<" + size, number)
-    elif way == "delete":
+    elif action == "delete":
         del raw[at : at + dice.choice([1, 2, 4, 8, 100])]
-    elif way == "insert":
+    elif action == "insert":
         raw[at:at] = dice.randbytes(dice.choice([1, 2, 4, 8, 100]))
-    elif way == "copy":
+    elif action == "copy":
         other, length = dice.randrange(len(raw)), dice.choice([4, 8, 64, 500])
         raw[at : at + length] = raw[other : other + length]
     else:
@@ -155,20 +155,20 @@ def as_png(good: bytes, dice: Random) -> bytes:
     for _ in range(dice.choice([1, 1, 2])):
         at = dice.randrange(len(chunks)) if dice.random() < 0.5 else 0  # sizes and kinds are in the first
         name, raw = chunks[at]
-        way = dice.choice("bytes bytes number number leave double move name".split())
-        if way == "bytes" and raw:
-            chunks[at] = (name, other_pixels(raw, dice) if name == b"IDAT" else as_bytes(raw, dice))
-        elif way == "number" and len(raw) >= 4:
-            place = dice.randrange(0, len(raw) - 3, 4)
+        action = dice.choice("bytes bytes number number leave double move name".split())
+        if action == "bytes" and raw:
+            chunks[at] = (name, damage_pixels(raw, dice) if name == b"IDAT" else as_bytes(raw, dice))
+        elif action == "number" and len(raw) >= 4:
+            offset = dice.randrange(0, len(raw) - 3, 4)
             number = dice.choice([0, 1, 2, 3, 4, 6, 16, 7000, 20_000, 2**31 - 1, 2**32 - 1])
-            chunks[at] = (name, raw[:place] + struct.pack(">I", number) + raw[place + 4 :])
-        elif way == "leave":
+            chunks[at] = (name, raw[:offset] + struct.pack(">I", number) + raw[offset + 4 :])
+        elif action == "leave":
             del chunks[at]
-        elif way == "double":
+        elif action == "double":
             chunks.insert(dice.randrange(len(chunks) + 1), chunks[at])
-        elif way == "move":
+        elif action == "move":
             chunks.insert(dice.randrange(len(chunks)), chunks.pop(at))
-        elif way == "name":
+        elif action == "name":
             chunks[at] = (dice.choice([b"IDAT", b"PLTE", b"tRNS", b"acTL", b"iCCP", b"zTXt", b"IEND", b"IHDR"]), raw)
         if not chunks:
             break
@@ -176,7 +176,7 @@ def as_png(good: bytes, dice: Random) -> bytes:
     return good[:8] + b"".join(joined)
 
 
-def other_pixels(raw: bytes, dice: Random) -> bytes:
+def damage_pixels(raw: bytes, dice: Random) -> bytes:
     """Compressed pixels that unpack: to other ones, or to far more."""
     try:
         pixels = zlib.decompress(raw)
@@ -190,12 +190,12 @@ def as_lines(good: bytes, dice: Random) -> bytes:
     lines = good.split(b"\n")
     for _ in range(dice.choice([1, 1, 3])):
         at = dice.randrange(len(lines))
-        lines[at : at + 1] = other_lines(lines[at], dice)
+        lines[at : at + 1] = replacement_lines(lines[at], dice)
         lines = lines or [b""]
     return b"\n".join(lines)
 
 
-def other_lines(line: bytes, dice: Random) -> list[bytes]:
+def replacement_lines(line: bytes, dice: Random) -> list[bytes]:
     """What may stand where one line stood."""
     word = dice.choice(WORDS).encode("utf-8", "surrogatepass")
     bare = line.replace(b" ", b"").replace(b"\t", b"")
@@ -211,10 +211,10 @@ def as_safetensors(good: bytes, dice: Random, inner: str | None = None) -> bytes
     if inner is not None and dice.random() < 0.7:
         header["__metadata__"][inner] = as_json(header["__metadata__"][inner].encode(), dice).decode("utf-8", "replace")
     else:
-        header = tree(header, dice)
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)
-    return struct.pack("<Q", len(told)) + told + data
+        header = damage_tree(header, dice)
+    header_json = json.dumps(header).encode()
+    header_json += b" " * (-len(header_json) % 8)
+    return struct.pack("<Q", len(header_json)) + header_json + data
 
 
 def as_tensors(good: bytes, dice: Random) -> bytes:
@@ -228,36 +228,40 @@ def as_tensors(good: bytes, dice: Random) -> bytes:
     for _ in range(dice.choice([1, 1, 2, 4])):
         name = dice.choice(list(tensors))
         dtype, shape, raw = tensors.pop(name)
-        way = dice.choice("shape shape shape dtype dtype values name name leave".split())
-        if way == "shape":
+        action = dice.choice("shape shape shape dtype dtype values name name leave".split())
+        if action == "shape":
             shape = dice.choice([[], [0], [1], [0, *shape[1:]], [*shape[:1], 0], shape[::-1], [1, *shape], shape[:1]])
             raw = (raw * math.prod(shape))[: math.prod(shape) * SIZES[dtype]]
-        elif way == "dtype":
+        elif action == "dtype":
             dtype = dice.choice(list(SIZES))
             raw = (raw * SIZES[dtype])[: math.prod(shape) * SIZES[dtype]]
-        elif way == "values":
+        elif action == "values":
             raw = (struct.pack("<f", dice.choice([math.nan, math.inf, 3e38, -3e38])) * len(raw))[: len(raw)]
-        elif way == "name":
-            at = dice.choice(["input_layernorm", "embed_tokens", "norm", "lm_head", "self_attn", "", "x" * 70_000])
+        elif action == "name":
+            layer_name = dice.choice(
+                ["input_layernorm", "embed_tokens", "norm", "lm_head", "self_attn", "", "x" * 70_000]
+            )
             parts = name.split(".")
-            parts[dice.randrange(len(parts))] = at
-            name = dice.choice([".".join(parts), name + at, name.replace("lora_A", "lora_embedding_A"), at])
-        if way != "leave" or not tensors:
+            parts[dice.randrange(len(parts))] = layer_name
+            name = dice.choice(
+                [".".join(parts), name + layer_name, name.replace("lora_A", "lora_embedding_A"), layer_name]
+            )
+        if action != "leave" or not tensors:
             tensors[name] = (dtype, shape, raw)
     header, data = {"__metadata__": more} if more else {}, b""
     for name, (dtype, shape, raw) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)
-    return struct.pack("<Q", len(told)) + told + data
+    header_json = json.dumps(header).encode()
+    header_json += b" " * (-len(header_json) % 8)
+    return struct.pack("<Q", len(header_json)) + header_json + data
 
 
 def as_json_lines(good: bytes, dice: Random) -> bytes:
     """A file with a JSON value on each line: one of them is damaged as JSON or as text."""
     lines = good.rstrip(b"\n").split(b"\n")
     at = dice.randrange(len(lines))
-    lines[at : at + 1] = [as_json(lines[at], dice)] if dice.random() < 0.7 else other_lines(lines[at], dice)
+    lines[at : at + 1] = [as_json(lines[at], dice)] if dice.random() < 0.7 else replacement_lines(lines[at], dice)
     return b"\n".join(lines) + b"\n"
 
 
@@ -268,7 +272,7 @@ def as_gguf(good: bytes, dice: Random) -> bytes:
         return as_bytes(good, dice, end)
     for _ in range(dice.choice([1, 1, 2, 4])):
         at = dice.randrange(len(settings))
-        settings[at : at + 1] = gguf_other(*settings[at], dice.choice(settings), dice)
+        settings[at : at + 1] = gguf_replacements(*settings[at], dice.choice(settings), dice)
         settings = settings or [(b"a", 4, bytes(4))]
     head = good[:16] + struct.pack("<Q", len(settings))
     for key, kind, raw in settings:
@@ -276,13 +280,13 @@ def as_gguf(good: bytes, dice: Random) -> bytes:
     # What follows begins at a multiple of 32: fill up, so that the tensors stay where the file says they are.
     shift = (len(head) - begin) % 32
     if shift:
-        return gguf_filled(head, good[begin:end], 32 - shift) + good[end:]
+        return pad_gguf(head, good[begin:end], 32 - shift) + good[end:]
     return head + good[begin:]
 
 
-def gguf_other(key: bytes, kind: int, raw: bytes, other: Setting, dice: Random) -> list[Setting]:
+def gguf_replacements(key: bytes, kind: int, raw: bytes, other: Setting, dice: Random) -> list[Setting]:
     """What may stand where one setting stood."""
-    ways: list[Callable[[], list[Setting]]] = [
+    replacements: list[Callable[[], list[Setting]]] = [
         lambda: [],
         lambda: [(key, kind, raw)] * 2,
         lambda: [(key, *gguf_value(dice))],
@@ -293,10 +297,10 @@ def gguf_other(key: bytes, kind: int, raw: bytes, other: Setting, dice: Random) 
         lambda: [(dice.choice(WORDS).encode("utf-8", "surrogatepass"), kind, raw)],
         lambda: [(key, kind, as_bytes(raw, dice, 40))],
     ]
-    return dice.choice(ways)()
+    return dice.choice(replacements)()
 
 
-def gguf_filled(head: bytes, table: bytes, more: int) -> bytes:
+def pad_gguf(head: bytes, table: bytes, more: int) -> bytes:
     """One more setting, of a length that brings the table back to its place."""
     least = 8 + 1 + 4 + 8
     length = (more - least) % 32
@@ -312,9 +316,9 @@ def gguf_settings(good: bytes) -> tuple[list[Setting], int, int]:
 
     def number(code: str) -> int:
         nonlocal at
-        (made,) = struct.unpack_from("<" + code, good, at)
+        (unpacked,) = struct.unpack_from("<" + code, good, at)
         at += struct.calcsize("<" + code)
-        return made
+        return unpacked
 
     def skip(kind: int) -> None:
         nonlocal at
@@ -329,22 +333,22 @@ def gguf_settings(good: bytes) -> tuple[list[Setting], int, int]:
                 skip(of)
 
     n_tensors, n_settings = struct.unpack_from("<QQ", good, 8)
-    found = []
+    settings = []
     for _ in range(n_settings):
         length = number("Q")
         key = good[at : at + length]
         at += length
         kind = number("I")
-        begun = at
+        start = at
         skip(kind)
-        found.append((key, kind, good[begun:at]))
+        settings.append((key, kind, good[start:at]))
     settings_end = at
     for _ in range(n_tensors):
         length = number("Q")
         at += length
         rank = number("I")
         at += rank * 8 + 4 + 8
-    return found, settings_end, -(-at // 32) * 32
+    return settings, settings_end, -(-at // 32) * 32
 
 
 def gguf_value(dice: Random) -> tuple[int, bytes]:
@@ -357,8 +361,8 @@ def gguf_value(dice: Random) -> tuple[int, bytes]:
         of = dice.choice([4, 5, 6, 8, 9])
         count = dice.choice([0, 1, 3, 257, 1000])
         inner = {4: struct.pack("<I", dice.choice(NUMBERS) % 2**32), 5: b"\xff" * 4, 6: struct.pack("<f", 0.5)}
-        one = inner.get(of, struct.pack("<Q", 1) + b"t" if of == 8 else struct.pack("<IQ", 4, 0))
-        return 9, struct.pack("<IQ", of, count) + one * count
+        element = inner.get(of, struct.pack("<Q", 1) + b"t" if of == 8 else struct.pack("<IQ", 4, 0))
+        return 9, struct.pack("<IQ", of, count) + element * count
     number = dice.choice(NUMBERS)
     codes = {4: "I", 5: "i", 6: "f", 7: "B", 10: "Q", 11: "q", 12: "d"}
     if kind in (6, 12):
@@ -377,13 +381,13 @@ def as_protobuf(good: bytes, dice: Random) -> bytes:
         number, kind, raw = fields[at]
         inner = protobuf_fields(raw) if kind == 2 else []
         if inner and dice.random() < 0.8:
-            place = dice.randrange(len(inner))
-            inner[place : place + 1] = protobuf_other(*inner[place], dice)
-            fields[at] = (number, 2, protobuf_joined(inner))
+            position = dice.randrange(len(inner))
+            inner[position : position + 1] = protobuf_replacements(*inner[position], dice)
+            fields[at] = (number, 2, join_protobuf(inner))
         else:
-            fields[at : at + 1] = protobuf_other(number, kind, raw, dice)
+            fields[at : at + 1] = protobuf_replacements(number, kind, raw, dice)
         fields = fields or [(1, 2, b"")]
-    return protobuf_joined(fields)
+    return join_protobuf(fields)
 
 
 def as_messages(good: bytes, dice: Random) -> bytes:
@@ -396,13 +400,15 @@ def as_messages(good: bytes, dice: Random) -> bytes:
         at = max(range(len(fields)), key=lambda i: len(fields[i][2]))
     number, kind, raw = fields[at]
     deeper = kind == 2 and dice.random() < 0.8 and protobuf_fields(raw)
-    fields[at : at + 1] = [(number, 2, as_messages(raw, dice))] if deeper else protobuf_other(number, kind, raw, dice)
-    return protobuf_joined(fields)
+    fields[at : at + 1] = (
+        [(number, 2, as_messages(raw, dice))] if deeper else protobuf_replacements(number, kind, raw, dice)
+    )
+    return join_protobuf(fields)
 
 
-def protobuf_other(number: int, kind: int, raw: bytes, dice: Random) -> list[tuple[int, int, bytes]]:
+def protobuf_replacements(number: int, kind: int, raw: bytes, dice: Random) -> list[tuple[int, int, bytes]]:
     """What may stand where one field stood."""
-    ways: list[Callable[[], list[tuple[int, int, bytes]]]] = [
+    replacements: list[Callable[[], list[tuple[int, int, bytes]]]] = [
         lambda: [],
         lambda: [(number, kind, raw)] * 2,
         lambda: [(dice.choice([1, 2, 3, 4, 35, 2**28]), kind, raw)],
@@ -413,53 +419,53 @@ def protobuf_other(number: int, kind: int, raw: bytes, dice: Random) -> list[tup
         lambda: [(number, kind, as_bytes(raw, dice))] if kind == 2 else [(number, kind, raw)],
         lambda: [(number, 1, bytes(8))],
     ]
-    return dice.choice(ways)()
+    return dice.choice(replacements)()
 
 
 def protobuf_fields(raw: bytes) -> list[tuple[int, int, bytes]]:
     """(number, kind, bytes) of each field; nothing where it is no message."""
-    found, at = [], 0
+    fields, at = [], 0
 
     def number() -> int:
         nonlocal at
-        made, shift = 0, 0
+        decoded, shift = 0, 0
         while True:
             byte = raw[at]
             at += 1
-            made |= (byte & 127) << shift
+            decoded |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return made
+                return decoded
 
     try:
         while at < len(raw):
             key = number()
-            kind, begun = key & 7, at
+            kind, start = key & 7, at
             if kind == 0:
                 number()
             else:
                 length = number() if kind == 2 else {1: 8, 5: 4}[kind]
-                begun = at
+                start = at
                 at += length
             if at > len(raw):
                 return []
-            found.append((key >> 3, kind, raw[begun:at]))
+            fields.append((key >> 3, kind, raw[start:at]))
     except (IndexError, KeyError):
         return []
-    return found
+    return fields
 
 
-def protobuf_joined(fields: list[tuple[int, int, bytes]]) -> bytes:
+def join_protobuf(fields: list[tuple[int, int, bytes]]) -> bytes:
     """The other way."""
     return b"".join(
         varint(number << 3 | kind) + (varint(len(raw)) if kind == 2 else b"") + raw for number, kind, raw in fields
     )
 
 
-def varint(value: int) -> bytes:
+def varint(number: int) -> bytes:
     """Seven bits a byte, the lowest first."""
-    made = b""
-    while value > 127:
-        made += bytes([value & 127 | 128])
-        value >>= 7
-    return made + bytes([value])
+    encoded = b""
+    while number > 127:
+        encoded += bytes([number & 127 | 128])
+        number >>= 7
+    return encoded + bytes([number])

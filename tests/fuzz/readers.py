@@ -55,15 +55,15 @@ def use_model(model: Any) -> None:
         model(ids, ids) if model.config.kind == "encoder-decoder" else model(ids)
 
 
-def open_model(place: Path) -> None:
+def open_model(path: Path) -> None:
     """A model by whatever names it; one with a generation_config.json writes a few tokens by it."""
     from qkv.formats import model_files
     from qkv.generation.decoding import stream
 
-    model, tokenizer = model_files.load(place)
+    model, tokenizer = model_files.load(path)
     use_model(model)
     use_tokenizer(tokenizer)
-    if model.config.kind == "decoder" and (place / "generation_config.json").is_file():
+    if model.config.kind == "decoder" and (path / "generation_config.json").is_file():
         assert tokenizer is not None
         list(stream(model, tokenizer, "the", most=3, **tokenizer.habits.sampling()))
 
@@ -88,13 +88,13 @@ def open_trace(folder: Path, file: Path) -> None:
     from qkv.tracing.views.traces import Trace
     from qkv.tracing.views.word_map import view
 
-    found = Trace.load(file)
-    for part in found.parts:
-        tokens = found.tokens(part)
+    trace = Trace.load(file)
+    for part in trace.parts:
+        tokens = trace.tokens(part)
         tokens.words, tokens.groups("tokens")
-        view(found, 0, 0, "characters", part=part)
-        found.steps(0, 0, query=0, part=part)
-        found.patterns(part=part).show()
+        view(trace, 0, 0, "characters", part=part)
+        trace.steps(0, 0, query=0, part=part)
+        trace.patterns(part=part).show()
 
 
 def open_run(folder: Path, file: Path) -> None:
@@ -103,14 +103,14 @@ def open_run(folder: Path, file: Path) -> None:
     from qkv.train.run import resume
 
     run = folder / file.relative_to(folder).parts[0]
-    told = []
-    for each in (open_model, lambda run: resume(run).task.sample):
+    problems = []
+    for reader in (open_model, lambda run: resume(run).task.sample):
         try:
-            each(run)
+            reader(run)
         except Problem as problem:
-            told.append(problem)
-    if told:
-        raise told[0]
+            problems.append(problem)
+    if problems:
+        raise problems[0]
 
 
 def open_shards(folder: Path, file: Path) -> None:
@@ -125,11 +125,11 @@ def open_shards(folder: Path, file: Path) -> None:
         listed["files"][name] = fingerprint(file)
         state.write_text(json.dumps(listed))
     try:
-        going = resume(folder / "fsdp")
+        resumed = resume(folder / "fsdp")
     finally:
         state.write_bytes(good)
-    for optimizer in going.optimizers:  # momenta that lack one of them stop it here
-        for parameter in going.model.parameters():
+    for optimizer in resumed.optimizers:  # momenta that lack one of them stop it here
+        for parameter in resumed.model.parameters():
             parameter.grad = parameter.detach()
         optimizer.step()
 
@@ -154,11 +154,11 @@ def open_metrics(folder: Path, file: Path) -> None:
     from qkv.train.loop import trim_metrics
 
     good = set((folder / "good.jsonl").read_bytes().splitlines())
-    there = [line for line in file.read_bytes().split(b"\n")[:-1] if line in good]
+    good_lines = [line for line in file.read_bytes().split(b"\n")[:-1] if line in good]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = [line.encode() for _, line in read_metrics(file)]
-        assert [line for line in kept if line in good] == there, "good lines are lost"
+        read_lines = [line.encode() for _, line in read_metrics(file)]
+        assert [line for line in read_lines if line in good] == good_lines, "good lines are lost"
         trim_metrics(file, 5)
         assert all(step <= 5 for step, _ in read_metrics(file)), "lines from beyond"
     for warning in caught:
@@ -269,10 +269,16 @@ def make_folders(folder: Path) -> None:
     for name, model in models.items():
         model.save_pretrained(folder / name)
         Bytes.make().save(folder / name)
-    habits: dict[str, Any] = dict(do_sample=True, temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.1)
-    habits |= dict(min_length=2, min_new_tokens=1, no_repeat_ngram_size=2, suppress_tokens=[1], bad_words_ids=[[3, 4]])
-    habits |= dict(eos_token_id=[1, 2], forced_eos_token_id=2, exponential_decay_length_penalty=[2, 1.5], num_beams=1)
-    (folder / "llama" / "generation_config.json").write_text(json.dumps(habits))
+    generation_config: dict[str, Any] = dict(
+        do_sample=True, temperature=0.7, top_k=5, top_p=0.9, repetition_penalty=1.1
+    )
+    generation_config |= dict(
+        min_length=2, min_new_tokens=1, no_repeat_ngram_size=2, suppress_tokens=[1], bad_words_ids=[[3, 4]]
+    )
+    generation_config |= dict(
+        eos_token_id=[1, 2], forced_eos_token_id=2, exponential_decay_length_penalty=[2, 1.5], num_beams=1
+    )
+    (folder / "llama" / "generation_config.json").write_text(json.dumps(generation_config))
 
 
 def make_families(folder: Path) -> None:
@@ -367,8 +373,8 @@ def make_tokenizers(folder: Path) -> None:
     }
     for name in ("bpe", "unigram", "words", "old-pieces", "old-bpe", "old-words"):
         (folder / name).mkdir()
-        for file, told in more.items():
-            (folder / name / file).write_text(json.dumps(told))
+        for file, content in more.items():
+            (folder / name / file).write_text(json.dumps(content))
     train_tokenizer("bpe", CORPUS, vocab=400).save(folder / "bpe")
     model, _ = train_pieces(folder / "old-pieces", "spiece.model", model_type="unigram")
     imported_tokenizers.from_sentencepiece(model).save(folder / "unigram")
@@ -425,7 +431,7 @@ def make_pictures(folder: Path) -> None:
     shades = np.full((24, 20), 255, np.uint8)
     shades[3:20, 8:12] = 10
     grey = Image.fromarray(shades)
-    for name, tokenizer in (
+    for name, image in (
         ("grey.png", grey),
         ("colours.png", grey.convert("RGB")),
         ("clear.png", grey.convert("RGBA")),
@@ -433,7 +439,7 @@ def make_pictures(folder: Path) -> None:
         ("deep.png", Image.fromarray(shades.astype(np.uint16) * 257)),
         *((f"photo.{ending}", grey.convert("RGB")) for ending in ("jpg", "gif", "bmp", "webp", "tiff")),
     ):
-        tokenizer.save(folder / name)
+        image.save(folder / name)
 
 
 def make_runs(folder: Path) -> None:
@@ -477,16 +483,16 @@ def make_metrics(folder: Path) -> None:
 
 
 def run_files() -> dict[str, Damage]:
-    found: dict[str, Damage] = {}
+    files: dict[str, Damage] = {}
     for run in ("lm", "translate"):
         for step in (1, 2):
-            place = f"{run}/checkpoints/{step:06d}"
-            found[f"{place}/state.json"] = damage.as_json
-            found[f"{place}/model.safetensors"] = damage.as_safetensors
-        found |= {
+            checkpoint = f"{run}/checkpoints/{step:06d}"
+            files[f"{checkpoint}/state.json"] = damage.as_json
+            files[f"{checkpoint}/model.safetensors"] = damage.as_safetensors
+        files |= {
             f"{run}/{name}": damage.as_json for name in ("config.json", "tokenizer.json", "tokenizer_config.json")
         }
-    return found | {
+    return files | {
         "lm/tokens/index.json": damage.as_json,
         "lm/tokens/train-00000.bin": damage.as_bytes,
         "lm/checkpoints/000002/optimizer.safetensors": damage.as_safetensors,
@@ -494,12 +500,12 @@ def run_files() -> dict[str, Damage]:
     }
 
 
-def whole(folder: Path, file: Path) -> None:
+def open_folder(folder: Path, file: Path) -> None:
     """The folder that the damaged file lies in is the model."""
     open_model(file.parent)
 
 
-SIDE = (
+TOKENIZER_CONFIGS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "generation_config.json",
@@ -520,7 +526,7 @@ READERS: dict[str, Reader] = {
     ),
     "config": Reader(
         make_folders,
-        whole,
+        open_folder,
         {
             **{f"{name}/config.json": damage.as_json for name in ("llama", "gpt2", "bert")},
             "llama/generation_config.json": damage.as_json,
@@ -533,7 +539,7 @@ READERS: dict[str, Reader] = {
     ),
     "lora": Reader(
         make_adapters,
-        whole,
+        open_folder,
         {
             **{f"{name}/adapter_config.json": damage.as_json for name in ("llama", "gpt2")},
             **{f"{name}/adapter_model.safetensors": damage.as_tensors for name in ("llama", "gpt2")},
@@ -542,11 +548,13 @@ READERS: dict[str, Reader] = {
     "chats": Reader(make_chats, open_chats, {"chats.jsonl": damage.as_json_lines}),
     "texts": Reader(make_texts, open_texts, {"labels.tsv": damage.as_lines, "pairs.tsv": damage.as_lines}),
     "safetensors": Reader(
-        make_folders, whole, {f"{name}/model.safetensors": damage.as_safetensors for name in ("llama", "gpt2", "bert")}
+        make_folders,
+        open_folder,
+        {f"{name}/model.safetensors": damage.as_safetensors for name in ("llama", "gpt2", "bert")},
     ),
     "index": Reader(
         make_shards,
-        whole,
+        open_folder,
         {"model.safetensors.index.json": damage.as_json, "first.safetensors": damage.as_safetensors},
     ),
     "tokenizer": Reader(
@@ -554,7 +562,7 @@ READERS: dict[str, Reader] = {
         open_tokenizer,
         {
             **{f"{name}/tokenizer.json": damage.as_json for name in ("bpe", "unigram", "words")},
-            **{f"{name}/{file}": damage.as_json for name in ("unigram", "old-pieces") for file in SIDE},
+            **{f"{name}/{file}": damage.as_json for name in ("unigram", "old-pieces") for file in TOKENIZER_CONFIGS},
             "bpe/tokenizer_config.json": damage.as_json,
             "old-pieces/spiece.model": damage.as_protobuf,
             "old-bpe/vocab.json": damage.as_json,

@@ -7,22 +7,24 @@ import pytest
 from .__main__ import Worker, fuzz
 from .readers import READERS
 
-EACH = 20  # cases of every reader
-SLOW = ["families"]  # whose good files take seconds to make
+CASES = 20  # cases of every reader
+SLOW_READERS = ["families"]  # whose good files take seconds to make
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
 
 
 @pytest.mark.parametrize(
-    "readers", [[name for name in READERS if name not in SLOW], pytest.param(SLOW, marks=pytest.mark.slow)], ids=len
+    "readers",
+    [[name for name in READERS if name not in SLOW_READERS], pytest.param(SLOW_READERS, marks=pytest.mark.slow)],
+    ids=len,
 )
 def test_damaged_files_get_a_sentence_or_load(readers, tmp_path):
-    result = fuzz([(reader, seed) for seed in range(EACH) for reader in readers], tmp_path)
-    wrong = [f"python -m tests.fuzz --reader {r} --seed {seed}\n{told['why']}" for r, seed, told in result.wrong]
+    result = fuzz([(reader, seed) for seed in range(CASES) for reader in readers], tmp_path)
+    wrong = [f"python -m tests.fuzz --reader {r} --seed {seed}\n{report['why']}" for r, seed, report in result.wrong]
     assert not wrong, "\n".join(wrong)
     for reader in readers:  # neither is all damage found, nor does it all miss
         counts = result.counts[reader]
-        assert counts.total() == EACH and counts["sentence"] > 0 and counts["loaded"] > 0, (reader, counts)
+        assert counts.total() == CASES and counts["sentence"] > 0 and counts["loaded"] > 0, (reader, counts)
 
 
 HARMFUL = """
@@ -51,12 +53,12 @@ worker.main()
         ("p = Problem('problem.word', word=1, words=2); p.english = 'x' * 9999; raise p", "9,999 characters"),
     ],
 )
-def test_the_fuzzer_sees_what_it_is_there_for(code, named, tmp_path, monkeypatch):
+def test_failures_are_reported(code, named, tmp_path, monkeypatch):
     if code.startswith("while"):  # any limit ends it; the others answer in time on a busy machine too
         monkeypatch.setattr("tests.fuzz.__main__.SECONDS", 1.0)
     (tmp_path / "good" / "harm").mkdir(parents=True)
     (tmp_path / "good" / "harm" / "file").touch()
     worker = Worker(tmp_path / "good", tmp_path / "scratch", ["-c", HARMFUL], [code])
-    told = worker.attempt("harm", 0)
+    report = worker.attempt("harm", 0)
     worker.end()
-    assert told["came"] == "wrong" and named in told["why"], told
+    assert report["outcome"] == "wrong" and named in report["why"], report

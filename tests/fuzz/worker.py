@@ -27,29 +27,32 @@ LONGEST = 5000  # characters of a sentence: what it quotes of a file is cut
 def attempt(reader: str, seed: int, scratch: Path) -> dict[str, str]:
     """Damage one file, open it, put it back."""
     dice = random.Random(f"{reader} {seed}")
-    one = READERS[reader]
-    name = dice.choice(list(one.files))
+    target = READERS[reader]
+    name = dice.choice(list(target.files))
     file = scratch / reader / name
     good = file.read_bytes()
     file.unlink()  # a new file, since the old one may still be mapped
-    file.write_bytes(one.files[name](good, dice))
-    told: dict[str, str] = {"file": name}
+    file.write_bytes(target.files[name](good, dice))
+    report: dict[str, str] = {"file": name}
     try:
-        one.open(scratch / reader, file)
-        told["came"] = "loaded"
+        target.open(scratch / reader, file)
+        report["outcome"] = "loaded"
     except Problem as problem:
         sentences = [str(problem), problem.say("zh")]
-        told |= {"came": "sentence", "sentence": sentences[0]}
+        report |= {"outcome": "sentence", "sentence": sentences[0]}
         if not all(sentences) or max(map(len, sentences)) > LONGEST:
-            told |= {"came": "wrong", "why": f"a sentence of {len(sentences[0]):,} characters: {sentences[0][:300]}"}
+            report |= {
+                "outcome": "wrong",
+                "why": f"a sentence of {len(sentences[0]):,} characters: {sentences[0][:300]}",
+            }
     except BaseException as error:
         # Its own words may be as long as the file, and hold what no stream can write.
         words = "".join(traceback.format_exception(error, limit=-8))
-        told |= {"came": "wrong", "why": f"{type(error).__name__}\n{words[-3000:]}"}
+        report |= {"outcome": "wrong", "why": f"{type(error).__name__}\n{words[-3000:]}"}
     gc.collect()  # some libraries die of what they made only when it goes
     file.unlink()
     file.write_bytes(good)
-    return told
+    return report
 
 
 def main() -> None:
@@ -59,11 +62,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else prints
     warnings.simplefilter("ignore")
-    for reader, one in READERS.items():
+    for reader, target in READERS.items():
         if (scratch / reader).is_dir():
-            for name in one.files:
+            for name in target.files:
                 assert (scratch / reader / name).is_file(), name
-                one.open(scratch / reader, scratch / reader / name)  # the good file is good
+                target.open(scratch / reader, scratch / reader / name)  # the good file is good
     gc.collect()
     gc.freeze()  # what is there now stays, so that looking for garbage after each case takes no time
     with open("/proc/self/statm") as file:
@@ -74,8 +77,8 @@ def main() -> None:
     for line in sys.stdin:
         reader, seed = line.split()
         with contextlib.redirect_stdout(sys.stderr):
-            told = attempt(reader, int(seed), scratch)
-        print(json.dumps(told), file=answers, flush=True)
+            report = attempt(reader, int(seed), scratch)
+        print(json.dumps(report), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Descriptions of what qkv writes: folders of runs and exports, one-file pages, frames of the studio."""
+"""Descriptions of output: folders of runs and exports, one-file pages, frames of the studio."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import zlib
 
 from safetensors import safe_open
 
-from tests.laws.snapshot_files import grouped, shape
+from tests.laws.snapshot_files import group_tensors, shape
 
 
 def tensors_of(file):
@@ -19,27 +19,27 @@ def tensors_of(file):
         return {name: f"{each.get_shape()} {each.get_dtype()}" for name, each in slices.items()}
 
 
-def described_files(folder):
+def describe_files(folder):
     """Describe every file: JSON by its shape, safetensors by metadata and tensors, others by name alone."""
-    found = {}
-    for file in sorted(place for place in folder.rglob("*") if place.is_file()):
+    descriptions = {}
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = re.sub(r"\bpart-\d+", "part-N", file.as_posix())
         if file.suffix == ".safetensors":
-            with safe_open(file, "pt") as opened:
-                meta = {key: parsed(text) for key, text in (opened.metadata() or {}).items()}
-            found[name] = {"metadata": shape(meta), "tensors": grouped(tensors_of(file))}
+            with safe_open(file, "pt") as file_handle:
+                meta = {key: parse_json(text) for key, text in (file_handle.metadata() or {}).items()}
+            descriptions[name] = {"metadata": shape(meta), "tensors": group_tensors(tensors_of(file))}
         elif file.name == "tokenizer.json":  # the tokenizers library's own format
-            found[name] = sorted(json.loads(file.read_text(encoding="utf-8")))
+            descriptions[name] = sorted(json.loads(file.read_text(encoding="utf-8")))
         elif file.suffix == ".json":
-            found[name] = shape(json.loads(file.read_text(encoding="utf-8")))
+            descriptions[name] = shape(json.loads(file.read_text(encoding="utf-8")))
         elif file.suffix == ".jsonl":
-            found[name] = shape(*map(json.loads, file.read_text(encoding="utf-8").splitlines()))
+            descriptions[name] = shape(*map(json.loads, file.read_text(encoding="utf-8").splitlines()))
         else:
-            found[name] = "file"
-    return found
+            descriptions[name] = "file"
+    return descriptions
 
 
-def parsed(text):
+def parse_json(text):
     try:
         return json.loads(text)
     except ValueError:
@@ -70,12 +70,12 @@ def arrays_in(value):
         if {"id", "shape", "dtype"} <= value.keys():
             yield value
         else:
-            yield from (found for each in value.values() for found in arrays_in(each))
+            yield from (array for each in value.values() for array in arrays_in(each))
     elif isinstance(value, list):
-        yield from (found for each in value for found in arrays_in(each))
+        yield from (array for each in value for array in arrays_in(each))
 
 
-def described_frames(frames):
+def describe_frames(frames):
     """Describe the frames of a response by kind: keys and types, and the type and number of sides of their arrays."""
     kinds = {}
     for content, arrays in frames:
@@ -87,16 +87,16 @@ def described_frames(frames):
     return described
 
 
-def unpacked(content):
+def unpack_frames(content):
     """Yield the frames of a response: a length, so many bytes of JSON, and the arrays that its `buffers` describe."""
     at = 0
     while at < len(content):
         (size,) = struct.unpack_from("<I", content, at)
-        told = json.loads(content[at + 4 : at + 4 + size])
+        header = json.loads(content[at + 4 : at + 4 + size])
         at += 4 + size
         names = []
-        for buffer in told.pop("buffers"):
+        for buffer in header.pop("buffers"):
             at += int(buffer["dtype"][1:]) * math.prod(buffer["shape"])
             kind = {"f4": "float32", "u1": "uint8", "i4": "int32"}[buffer["dtype"]]
             names.append(f"{kind}[{len(buffer['shape'])}]")
-        yield told, names
+        yield header, names

@@ -1,4 +1,4 @@
-"""Snapshots: what is compared with a JSON file of `snapshots/`, how a difference is shown, and how the files are written."""
+"""Snapshots: compare descriptions with the JSON files of `snapshots/`, list differences, write the files."""
 
 import difflib
 import json
@@ -12,24 +12,24 @@ FOLDER = Path(__file__).with_name("snapshots")
 WRITE = "QKV_WRITE_SNAPSHOTS"  # set by `python -m tests.laws.test_snapshots --write`
 
 
-def recorded(name):
+def load_snapshot(name):
     file = FOLDER / f"{name}.json"
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
-def check(name, found):
+def check(name, description):
     """Compare a description with its snapshot, or write it; fail with one line per difference."""
-    found = json.loads(json.dumps(found))
+    description = json.loads(json.dumps(description))
     if os.environ.get(WRITE):
-        (FOLDER / f"{name}.json").write_text(laid_out(found) + "\n", encoding="utf-8")
+        (FOLDER / f"{name}.json").write_text(format_json(description) + "\n", encoding="utf-8")
         return
-    if lines := differences(recorded(name), found):
-        shown = "\n".join(lines[:80] + [f"… {len(lines) - 80} more"] * (len(lines) > 80))
+    if lines := differences(load_snapshot(name), description):
+        listing = "\n".join(lines[:80] + [f"… {len(lines) - 80} more"] * (len(lines) > 80))
         hint = f"If this is intended: python -m tests.laws.test_snapshots --write, and read the diff of {name}.json"
-        pytest.fail(f"{name} has changed (- snapshot, + now):\n{shown}\n{hint}", pytrace=False)
+        pytest.fail(f"{name} has changed (- snapshot, + now):\n{listing}\n{hint}", pytrace=False)
 
 
-def laid_out(value, indent=0, width=120):
+def format_json(value, indent=0, width=120):
     """Return JSON in which everything that fits on a line is on one line."""
     line = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, dict | list) or not value or indent + len(line) <= width:
@@ -39,44 +39,46 @@ def laid_out(value, indent=0, width=120):
         items = [(f"{json.dumps(key, ensure_ascii=False)}: ", each) for key, each in value.items()]
     else:
         items = [("", each) for each in value]
-    lines = [f"{' ' * inner}{name}{laid_out(each, inner, width - len(name))}" for name, each in items]
+    lines = [f"{' ' * inner}{name}{format_json(each, inner, width - len(name))}" for name, each in items]
     first, last = "{}" if isinstance(value, dict) else "[]"
     return "\n".join([first, ",\n".join(lines), f"{' ' * indent}{last}"])
 
 
-def differences(before, now, place=""):
+def differences(before, now, path=""):
     """Return a line for each key or text line that differs: "- " for what is gone, "+ " for what is new."""
     if before == now:
         return []
     if isinstance(before, dict) and isinstance(now, dict):
         lines = []
         for key in dict.fromkeys([*before, *now]):
-            inner = f"{place} › {key}" if place else key
+            inner = f"{path} › {key}" if path else key
             if key not in now:
-                lines.append(f"- {inner}: {shortened(before[key])}")
+                lines.append(f"- {inner}: {shorten(before[key])}")
             elif key not in before:
-                lines.append(f"+ {inner}: {shortened(now[key])}")
+                lines.append(f"+ {inner}: {shorten(now[key])}")
             else:
                 lines += differences(before[key], now[key], inner)
         return lines
     if isinstance(before, list) and isinstance(now, list):
         if len(before) == len(now) == 1 and isinstance(before[0], dict):  # the shape of a list of tables
-            return differences(before[0], now[0], f"{place}[]")
-        one, two = ([x if isinstance(x, str) else json.dumps(x) for x in side] for side in (before, now))
+            return differences(before[0], now[0], f"{path}[]")
+        old_lines, new_lines = ([x if isinstance(x, str) else json.dumps(x) for x in side] for side in (before, now))
         changed = [
-            line for line in difflib.unified_diff(one, two, n=0, lineterm="") if line[:2] not in ("--", "++", "@@")
+            line
+            for line in difflib.unified_diff(old_lines, new_lines, n=0, lineterm="")
+            if line[:2] not in ("--", "++", "@@")
         ]
-        return [f"{line[0]} {place}: {shortened(line[1:])}" for line in changed] or [f"+ {place}: another order"]
-    alike = 0
+        return [f"{line[0]} {path}: {shorten(line[1:])}" for line in changed] or [f"+ {path}: another order"]
+    same = 0
     if isinstance(before, str) and isinstance(now, str):
-        alike = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), 0)
-    return [f"- {place}: {shortened(before, alike)}", f"+ {place}: {shortened(now, alike)}"]
+        same = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), 0)
+    return [f"- {path}: {shorten(before, same)}", f"+ {path}: {shorten(now, same)}"]
 
 
-def shortened(value, alike=0):
+def shorten(value, same=0):
     """Return at most about 200 characters of a value; of a long text, those around where it begins to differ."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    start = alike - 60 if len(text) > 200 and alike > 80 else 0
+    start = same - 60 if len(text) > 200 and same > 80 else 0
     return "… " * (start > 0) + text[start : start + 200] + " …" * (len(text) > start + 200)
 
 
@@ -84,7 +86,7 @@ SCALARS = {str: "text", int: "int", float: "float", bool: "bool", type(None): "n
 
 
 def shape(*values):
-    """Return the keys and types of the values that stand at one place.
+    """Return the keys and types of values, merged.
 
     A key that only some of them have ends in "?". Numbered keys ("3", "13.8") are one key, "<number>".
 
@@ -93,7 +95,7 @@ def shape(*values):
     """
     plain = sorted({SCALARS[type(value)] for value in values if not isinstance(value, dict | list | tuple)})
     kinds = ["|".join(plain)] if plain else []
-    if tables := [numbered(value) for value in values if isinstance(value, dict)]:
+    if tables := [values_by_key(value) for value in values if isinstance(value, dict)]:
         keys = dict.fromkeys(key for table in tables for key in table)
         kinds.append(
             {
@@ -104,19 +106,19 @@ def shape(*values):
             }
         )
     if lists := [value for value in values if isinstance(value, list | tuple)]:
-        kinds.append(several([element for each in lists for element in each]))
+        kinds.append(list_shape([element for each in lists for element in each]))
     return kinds[0] if len(kinds) == 1 else {"one of": kinds}
 
 
-def numbered(table):
-    """Return the values of each key, those of numbered keys together."""
+def values_by_key(table):
+    """Return the values of each key; numbered keys count as one."""
     values = {}
     for key, value in table.items():
         values.setdefault("<number>" if re.fullmatch(r"[\d.]+", key) else key, []).append(value)
     return values
 
 
-def several(elements):
+def list_shape(elements):
     """Return the shape of a list of these elements: "float[]", or [{…}]."""
     if not elements:
         return "nothing[]"
@@ -126,10 +128,10 @@ def several(elements):
     return [kind]
 
 
-def grouped(shapes):
-    """Join names that differ in their first number alone and are described alike: "decoder.{0-3}.norm.weight".
+def group_tensors(shapes):
+    """Join names that differ only in their first number and have the same description: "decoder.{0-3}.norm.weight".
 
-    >>> grouped({"a.0.b": "[2]", "a.1.b": "[2]", "a.2.b": "[3]", "c": "[4]"})
+    >>> group_tensors({"a.0.b": "[2]", "a.1.b": "[2]", "a.2.b": "[3]", "c": "[4]"})
     {'a.{0-1}.b': '[2]', 'a.2.b': '[3]', 'c': '[4]'}
     """
     numbers = {}

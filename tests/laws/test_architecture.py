@@ -1,10 +1,10 @@
-"""The map of the code is true: reading orders, docs/architecture.md, and the direction in which packages import."""
+"""Reading orders, docs/architecture.md, and the direction of imports between packages."""
 
 import pytest
 
 from tools import make_architecture as tool
 
-# Each package may import those it names here, and whatever they may import.
+# Each package may import those listed here, and whatever these may import.
 MAY_IMPORT = {
     "disk": set(),
     "process": set(),
@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "commands": {"lab", "lessons", "studio"},
 }
 # Imports against that direction, all inside functions: to be removed, never added to.
-KNOWN = {
+EXCEPTIONS = {
     ("attention/oracle.py", "draw"),
     ("mixers/stepwise.py", "draw"),
     ("model/transformer.py", "generation"),
@@ -37,24 +37,24 @@ KNOWN = {
 }
 
 
-def test_packages_import_in_one_direction():
-    found = {
+def test_packages_import_downwards():
+    violations = {
         (file, there)
         for (here, there), files in tool.imports().items()
         if there not in tool.reachable(MAY_IMPORT, here)
         for file in files
     }
-    assert found - KNOWN == set(), "against the direction of MAY_IMPORT"
-    assert KNOWN - found == set(), "fixed: remove it from KNOWN"
+    assert violations - EXCEPTIONS == set(), "against the direction of MAY_IMPORT"
+    assert EXCEPTIONS - violations == set(), "fixed: remove it from EXCEPTIONS"
 
 
-def test_the_direction_is_one_way_and_of_every_package():
+def test_allowed_imports_name_every_package_without_cycles():
     assert sorted(MAY_IMPORT) == tool.packages()
     assert [name for name in MAY_IMPORT if name in tool.reachable(MAY_IMPORT, name)] == []
 
 
 def test_the_reading_orders_name_every_file_and_no_other():
-    assert tool.misordered() == []
+    assert tool.reading_order_problems() == []
 
 
 def test_the_pages_are_up_to_date(capsys):
@@ -70,24 +70,24 @@ def test_the_pages_are_up_to_date(capsys):
         ('"""One.\n\nRead in this order: `a`, `b`,\n`a`.\n\n`d`\n"""', "names `a` twice"),
     ],
 )
-def test_a_wrong_reading_order_is_found(tmp_path, monkeypatch, text, problem):
+def test_wrong_reading_orders_are_reported(tmp_path, monkeypatch, text, problem):
     monkeypatch.setattr(tool, "SOURCE", tmp_path)
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     (tmp_path / "__init__.py").write_text(text)
     for name in ("a", "b"):
         (tmp_path / f"{name}.py").write_text('"""It."""')
-    (found,) = tool.misordered()
-    assert found.endswith(problem)
+    (message,) = tool.reading_order_problems()
+    assert message.endswith(problem)
 
 
-def test_what_is_not_translated_stays_english():
+def test_untranslated_sentences_stay_english():
     path, english = next((path, sentence) for path, sentence in tool.all_entries() if path.is_file())
     assert f"：{english}\n" in tool.listing({}, "zh")
     assert "：中文\n" in tool.listing({tool.relative(path): [english, "中文"]}, "zh")
 
 
-def test_a_reworded_sentence_keeps_its_translation_and_is_listed():
+def test_reworded_sentences_keep_their_translation_and_are_listed():
     path, english = next((path, sentence) for path, sentence in tool.all_entries() if path.is_file())
     key = tool.relative(path)
-    translations, reworded = tool.updated({key: ["as it was before", "中文"]})
+    translations, reworded = tool.update_translations({key: ["as it was before", "中文"]})
     assert translations[key] == [english, "中文"] and reworded == [key]

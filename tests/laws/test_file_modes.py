@@ -1,4 +1,4 @@
-"""Every new file and folder that qkv writes has the permissions that the umask gives: no more, and no less."""
+"""Every new file and folder has exactly the permissions of the umask."""
 
 import os
 import shutil
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="elsewhere files have
 
 @pytest.fixture
 def umask():
-    mask = 0o026  # usual enough, and told apart from the 600 of temporary files and the 644 of most systems
+    mask = 0o026  # differs from the 600 of temporary files and the 644 of most systems
     before = os.umask(mask)
     yield mask
     os.umask(before)
 
 
-def test_whatever_is_written(umask, tmp_path, monkeypatch, capsys):
+def test_new_files_have_umask_permissions(umask, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_text("the cat sat on the mat. " * 40)
     Path("pairs.tsv").write_text("a cat\tune chatte\na mat\tun tapis\n" * 3)
@@ -44,20 +44,20 @@ def test_whatever_is_written(umask, tmp_path, monkeypatch, capsys):
         assert main(line) == 0, (line, capsys.readouterr().err)
     model, tokenizer = load(OLD / "lm")
     trace(model, "the cat", tokenizer).save(Path("again/trace.safetensors"), half=True)
-    files = [place for place in Path().rglob("*") if place.is_file()]
+    files = [path for path in Path().rglob("*") if path.is_file()]
     assert {"model.safetensors", "state.json", "config.json", "index.json", "page.html"} <= {
         file.name for file in files
     }
     wrong = {
-        str(place): f"{mode:03o}"
-        for place in Path().rglob("*")
-        if (mode := place.stat().st_mode & 0o777) != mode_of(place, umask)
+        str(path): f"{mode:03o}"
+        for path in Path().rglob("*")
+        if (mode := path.stat().st_mode & 0o777) != expected_mode(path, umask)
     }
     assert not wrong
 
 
-def mode_of(place, umask):
-    return (0o777 if place.is_dir() else 0o666) & ~umask
+def expected_mode(path, umask):
+    return (0o777 if path.is_dir() else 0o666) & ~umask
 
 
 def test_a_file_that_is_replaced_keeps_its_permissions(umask, tmp_path):

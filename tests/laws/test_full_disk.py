@@ -1,4 +1,4 @@
-"""On a full disk every verb that writes says so in one sentence; older files stay as they were and nothing else is left."""
+"""On a full disk every verb prints one error line, leaves older files unchanged and creates no others."""
 
 import errno
 import io
@@ -42,67 +42,67 @@ import torch
 def attention(q, k, v):
     return torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, dim=-2) @ v
 """
-SAYS = "the file is larger than this system allows"
+TOO_LARGE = "the file is larger than this system allows"
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def work_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_text("the cat sat on the mat. " * 40)
     return tmp_path
 
 
-def refused(line, capsys, limit=50):
-    """The one sentence that was said."""
+def error_line(line, capsys, limit=50):
+    """Run a command on a full disk and return its only line on stderr."""
     capsys.readouterr()
     with full_disk(limit):
         code = main(line)
-    said = capsys.readouterr().err
-    lines = [line for line in said.splitlines() if "font" not in line and "pip install" not in line]  # none is here
-    assert code == 2 and len(lines) == 1 and SAYS in lines[0], said
+    stderr = capsys.readouterr().err
+    lines = [line for line in stderr.splitlines() if "font" not in line and "pip install" not in line]  # none is here
+    assert code == 2 and len(lines) == 1 and TOO_LARGE in lines[0], stderr
     return lines[0] + "\n"
 
 
 @pytest.mark.parametrize("name", [*list(FILES)[:-1], pytest.param("lab.png", marks=pytest.mark.slow)])
-def test_an_older_file_stays(name, here, capsys):
+def test_an_older_file_stays(name, work_folder, capsys):
     Path(name).write_text("old")
-    before = contents(here)
-    assert refused([*FILES[name], name], capsys) == f"qkv: {SAYS}: {name}\n"
-    assert contents(here) == before
+    before = contents(work_folder)
+    assert error_line([*FILES[name], name], capsys) == f"qkv: {TOO_LARGE}: {name}\n"
+    assert contents(work_folder) == before
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_folder_stays_as_it_was(name, here, capsys):
-    before = contents(here)
-    refused(FOLDERS[name], capsys)
-    assert contents(here) == before
+def test_a_folder_stays_as_it_was(name, work_folder, capsys):
+    before = contents(work_folder)
+    error_line(FOLDERS[name], capsys)
+    assert contents(work_folder) == before
     if name == "train":  # a second run goes into another folder
         return
     assert main(FOLDERS[name]) == 0
     if name == "learn reset":
         Path("learn/02_scores.py").write_text("what a person wrote")
-    before = contents(here)
-    refused(FOLDERS[name], capsys)
-    assert contents(here) == before
+    before = contents(work_folder)
+    error_line(FOLDERS[name], capsys)
+    assert contents(work_folder) == before
 
 
 @pytest.mark.usefixtures("warm")
-def test_check_leaves_the_file_and_no_backup(here, capsys):
+def test_check_leaves_the_file_and_no_backup(work_folder, capsys):
     Path("wrong.py").write_text(WRONG)
-    before = contents(here)
-    said = refused(["check", "wrong.py:attention", "--fix"], capsys)
-    assert said == f"qkv: wrong.py.bak can't be written: {SAYS}\n"
-    assert contents(here) == before
+    before = contents(work_folder)
+    stderr = error_line(["check", "wrong.py:attention", "--fix"], capsys)
+    assert stderr == f"qkv: wrong.py.bak can't be written: {TOO_LARGE}\n"
+    assert contents(work_folder) == before
 
 
 @pytest.mark.usefixtures("warm")
-def test_check_leaves_no_backup_of_a_file_that_it_could_not_change(here, capsys, monkeypatch):
+def test_check_leaves_no_backup_of_a_file_that_it_could_not_change(work_folder, capsys, monkeypatch):
     Path("wrong.py").write_text(WRONG)
-    before = contents(here)
+    before = contents(work_folder)
     monkeypatch.setattr("qkv.commands.check_fixes.write_file", lambda *_: full())
     assert main(["check", "wrong.py:attention", "--fix"]) == 2
     assert capsys.readouterr().err == "qkv: wrong.py can't be written: the disk is full\n"
-    assert contents(here) == before
+    assert contents(work_folder) == before
 
 
 def full():
@@ -111,7 +111,7 @@ def full():
 
 @pytest.mark.slow
 def test_a_disk_that_is_really_full(tmp_path):
-    """In a namespace of its own every user may mount a small disk, where the system permits it."""
+    """Mounts a small disk in a user namespace, where the system permits it."""
     mount = 'mount -t tmpfs -o size=1m none "$1" && exec "$2" -c "$3" "$1"'
     script = "import sys; from tests.laws.test_full_disk import fill; sys.exit(fill(sys.argv[1]))"
     line = ["unshare", "-rm", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, script]
@@ -122,7 +122,7 @@ def test_a_disk_that_is_really_full(tmp_path):
 
 
 def fill(folder):
-    """Run every verb on a disk without a free byte; gives how many of them did wrong."""
+    """Run every verb on a disk without a free byte and return the number of failures."""
     os.chdir(folder)
     Path("book.txt").write_text("the cat sat on the mat. " * 40)
     for name in FILES:
@@ -135,8 +135,8 @@ def fill(folder):
     for line in lines:
         with redirect_stderr(io.StringIO()) as err:
             code = main(line)
-        said = err.getvalue()
-        if code != 2 or "the disk is full" not in said or said.count("\n") != 1 or contents(Path()) != before:
-            print(line, code, said, sorted(contents(Path())), file=sys.__stdout__)
+        stderr = err.getvalue()
+        if code != 2 or "the disk is full" not in stderr or stderr.count("\n") != 1 or contents(Path()) != before:
+            print(line, code, stderr, sorted(contents(Path())), file=sys.__stdout__)
             wrong += 1
     return wrong

@@ -25,8 +25,8 @@ print(*sorted(sys.modules))
 def test_training_on_a_text_imports_no_foreign_format(tmp_path):
     here = {**os.environ, "PYTHONPATH": str(Path(qkv.__file__).parents[1])}
     command = [sys.executable, "-c", SCRIPT]
-    done = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=True)
-    imported, trained = (line.split() for line in done.stdout.splitlines())
+    process = subprocess.run(command, cwd=tmp_path, env=here, capture_output=True, text=True, check=True)
+    imported, trained = (line.split() for line in process.stdout.splitlines())
     assert [name for name in trained if name.startswith(FOREIGN)] == []
     ours = [name for name in imported if name.startswith("qkv.")]
     assert len(ours) <= MOST, ours

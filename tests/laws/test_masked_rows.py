@@ -1,4 +1,4 @@
-"""A row that may attend to nothing gives 0 in output, weights and gradient; every other row sums to 1. On every path."""
+"""A fully masked row has output, weights and gradient 0; every other row of weights sums to 1. On every path."""
 
 import pytest
 import torch

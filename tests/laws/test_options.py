@@ -1,4 +1,4 @@
-"""What holds for the options of every verb."""
+"""Properties of the options of every verb."""
 
 import argparse
 import importlib
@@ -13,7 +13,7 @@ OLD = Path(__file__).parents[1] / "fixtures" / "2026-11"
 
 
 def parsers(verb):
-    """(words that lead to it, parser) of a verb, and of what stands behind it."""
+    """Yield (words of the command, parser) of a verb and of each subcommand."""
     command = importlib.import_module(f"qkv.commands.{verb}")
     parser = cli._parser(verb, command.EXAMPLES)
     command.arguments(parser)
@@ -24,22 +24,22 @@ def parsers(verb):
                 yield [verb, name], own
 
 
-def takes_words(action):
+def takes_text(action):
     return action.option_strings and action.nargs != 0 and action.choices is None and action.type in (None, str, Path)
 
 
-WORDED = [
+TEXT_OPTIONS = [
     (*words, action.option_strings[-1])
     for verb in VERBS
     for words, parser in parsers(verb)
     for action in parser._actions
-    if takes_words(action)
+    if takes_text(action)
 ]
 
 
-@pytest.mark.parametrize("words", WORDED, ids=" ".join)
+@pytest.mark.parametrize("words", TEXT_OPTIONS, ids=" ".join)
 @pytest.mark.parametrize("form", ["apart", "joined"])
-def test_an_empty_value_is_refused_and_never_the_folder_one_stands_in(words, form, tmp_path, monkeypatch, capsys):
+def test_empty_option_values_are_errors(words, form, tmp_path, monkeypatch, capsys):
     *verb, option = words
     if option in MAY_BE_EMPTY:
         return
@@ -48,7 +48,7 @@ def test_an_empty_value_is_refused_and_never_the_folder_one_stands_in(words, for
     assert main([*verb, option, ""] if form == "apart" else [*verb, f"{option}="]) == 2
     out, err = capsys.readouterr()
     assert err == f"qkv: {option} is empty: give it a value, or leave it out\n" and not out
-    assert [place.name for place in tmp_path.iterdir()] == ["mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_an_empty_value_is_refused_and_never_the_folder_one_stands_in(words, for
     ],
     ids=" ".join,
 )
-def test_an_empty_name_is_not_the_folder_one_stands_in(words, tmp_path, monkeypatch, capsys):
+def test_empty_names_are_errors(words, tmp_path, monkeypatch, capsys):
     (tmp_path / "mine.txt").write_text("the cat sat on the mat. " * 2000)
     (tmp_path / "mine.py").write_text("def attention(q, k, v): return q\n")
     monkeypatch.chdir(tmp_path)
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert err.startswith("qkv: ") and not out and "bug" not in err
-    assert sorted(place.name for place in tmp_path.iterdir()) == ["mine.py", "mine.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.py", "mine.txt"]
 
 
 WRONG = {

@@ -1,4 +1,4 @@
-"""The same answer with gradients, without, in inference mode, recorded, with weights; and nothing stays listening."""
+"""Attention gives the same result with and without gradients, in inference mode, recorded, and with weights."""
 
 import sys
 
@@ -38,7 +38,7 @@ def test_modes_agree(name):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
 
 
-def test_nothing_is_left_listening():
+def test_no_listener_remains():
     state = vars(sys.modules["qkv.attention.dispatch"])
     assert state["_listeners"] == [] and state["_edits"] == []
 

@@ -1,8 +1,8 @@
-"""The outside of qkv stays as it is while files move inside: names, signatures, options, keys and formats.
+"""The public interface of qkv: names, signatures, options, keys and formats.
 
-Each test computes a description of one outside surface and compares it with a JSON file in `snapshots/`. A description has
-names, types and shapes, but no path of a module inside `src/qkv`, so moving a file changes none of them. Internal objects
-that no public name reaches are listed in IMPORTS: when one of them moves or is renamed, change its line there.
+Each test computes a description of one part and compares it with a JSON file in `snapshots/`. A description has names,
+types and shapes, but no module paths inside `src/qkv`, so moving a file changes none of them. IMPORTS lists the internal
+objects that the tests use: when one of them moves or is renamed, change its line there.
 
 After an intended change, write the files again and read the diff:
 
@@ -27,11 +27,11 @@ import qkv
 from qkv import Config, Transformer
 from qkv.cli import VERBS, main
 from tests.laws.api_description import describe, describe_module
-from tests.laws.file_descriptions import described_files, described_frames, page_data, tensors_of, unpacked
+from tests.laws.file_descriptions import describe_files, describe_frames, page_data, tensors_of, unpack_frames
 from tests.laws.model_settings import LAYOUTS, OWN, READ_ONLY, SHARED
-from tests.laws.snapshot_files import FOLDER, WRITE, check, differences, grouped, recorded, shape
+from tests.laws.snapshot_files import FOLDER, WRITE, check, differences, group_tensors, load_snapshot, shape
 
-# What is tested but isn't public: name here → "module:attribute" in qkv. This is the only table to change after a move.
+# Tested internals: name here → "module:attribute" in qkv. After a move only this table changes.
 IMPORTS = {
     "PRESETS": "qkv.model.presets:PRESETS",  # name → Config
     "preset": "qkv.train.settings:preset",  # (name, task) → (Config, Settings)
@@ -67,17 +67,18 @@ def internal(name):
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="signatures are written differently by other Pythons")
 def test_public_api():
     """Names in `dir()` and `__all__` of each public package, their signatures, and the members of their classes."""
-    before, api = recorded("public_api"), {}
+    recorded_api, api = load_snapshot("public_api"), {}
     for package in PACKAGES:
         name = f"qkv.{package}".rstrip(".")
-        module, known = importlib.import_module(name), before.get(name, {})
+        module, recorded_names = importlib.import_module(name), recorded_api.get(name, {})
         if not hasattr(module, "__all__"):
-            api[name] = {"names": describe_module(module, known.get("names", {}))}
+            api[name] = {"names": describe_module(module, recorded_names.get("names", {}))}
             continue
         missing = sorted({*module.__all__} - {*dir(module)})
         assert not missing, f"dir({name}) lacks {missing}"
         names = {
-            each: describe(getattr(module, each), known.get("names", {}).get(each)) for each in sorted(module.__all__)
+            each: describe(getattr(module, each), recorded_names.get("names", {}).get(each))
+            for each in sorted(module.__all__)
         }
         api[name] = {"names": names}
     api["dir(qkv)"] = sorted(name for name in dir(qkv) if not name.startswith("_"))
@@ -92,7 +93,7 @@ def tiny(**settings):
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="signatures are written differently by other Pythons")
 def test_results():
-    """The classes of what public functions return, which no public name shows: their fields, methods and properties."""
+    """Fields, methods and properties of the classes that public functions return."""
     from qkv.attention import from_qkv
     from qkv.mixers import head_of
     from qkv.text import Characters
@@ -101,10 +102,10 @@ def test_results():
     letters = Characters.make("abcdefgh ")
     model = tiny(vocab=letters.vocab)
     trace, hybrid = qkv.trace(model, "a bad cab", letters), qkv.trace(tiny(mixer="mamba2 attention"), [3, 1, 4])
-    told = trace.patterns()
+    patterns = trace.patterns()
     with qkv.record() as calls:
         model(torch.tensor([[1, 2, 3]]))
-    found = {
+    objects = {
         "attention.from_qkv()": from_qkv([[1.0, 0.0]], [[1.0, 0.0]], [[1.0, 2.0]]),
         "steps()": qkv.steps([[1.0, 0.0], [0.0, 1.0]]),
         "masks.causal()": qkv.masks.causal(),
@@ -117,9 +118,9 @@ def test_results():
         "trace().tokens()": trace.tokens(),
         "trace().survey()": trace.survey(),
         "trace().survey().heads": trace.survey().heads[0][0][0],
-        "trace().patterns()": told,
-        "trace().patterns().table": told.table[0],
-        "trace().patterns().table.scores": next(iter(told.table[0].scores.values())),
+        "trace().patterns()": patterns,
+        "trace().patterns().table": patterns.table[0],
+        "trace().patterns().table.scores": next(iter(patterns.table[0].scores.values())),
         "trace() of a hybrid, call": hybrid.call(0, "mixers"),
         "trace() of a hybrid, head": head_of(hybrid.call(0, "mixers"), 0, 0),
         "tracing.without()": without(model, letters, "a bad cab", "1.0"),
@@ -128,8 +129,8 @@ def test_results():
         "tracing.induction_test()": induction_test(model, vocab=8, batch=1),
         "text tokenizer": letters,
     }
-    found["check().findings"] = found["check()"].findings[0]
-    check("results", {name: describe(each if inspect.isclass(each) else type(each)) for name, each in found.items()})
+    objects["check().findings"] = objects["check()"].findings[0]
+    check("results", {name: describe(each if inspect.isclass(each) else type(each)) for name, each in objects.items()})
 
 
 def output_of(line, capsys):
@@ -146,7 +147,7 @@ def output_of(line, capsys):
 
 @pytest.fixture
 def empty_cache(tmp_path, monkeypatch):
-    """A cache without models or data sets, a folder to stand in, and a terminal of 100 columns."""
+    """An empty cache of models and data sets, a working folder, and a terminal of 100 columns."""
     monkeypatch.setenv("QKV_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("QKV_LANG", "en")
     monkeypatch.setenv("COLUMNS", "100")
@@ -172,7 +173,7 @@ def test_help(lang, empty_cache, capsys):
 
 
 def test_lists(empty_cache, capsys):
-    """What `qkv models`, `qkv data`, `qkv learn` and `qkv lab` list when nothing was fetched yet."""
+    """Output of `qkv models`, `qkv data`, `qkv learn` and `qkv lab` with an empty cache."""
     check(
         "lists",
         {" ".join(line): output_of(line, capsys).splitlines() for line in (["models"], ["data"], ["learn"], ["lab"])},
@@ -251,15 +252,15 @@ def test_json_output_of_check(empty_cache, capsys):
     assert main(["check", *names, "--json", "--write-baseline", "known.json"]) in (0, 1, 2)
     reports = json.loads(capsys.readouterr().out)["reports"]
     assert sorted(each["verdict"] for each in reports) == ["right", "unknown", "wrong"], reports
-    found = {f"{each['target']}, {each['verdict']}": shape(each) for each in reports}
-    check("json_output_check", found | {"--write-baseline": shape(json.loads(Path("known.json").read_text()))})
+    shapes = {f"{each['target']}, {each['verdict']}": shape(each) for each in reports}
+    check("json_output_check", shapes | {"--write-baseline": shape(json.loads(Path("known.json").read_text()))})
 
 
 def weight_shapes(config):
     """Return each name of a model's state dict with its shape; numbered layers that are alike are one line."""
     with torch.device("meta"):
         state = Transformer(config).state_dict()
-    return grouped(
+    return group_tensors(
         {name: f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for name, tensor in state.items()}
     )
 
@@ -283,7 +284,7 @@ def test_exports(tmp_path):
         written[name] = {
             "files": sorted(file.name for file in folder.iterdir()),
             "config.json": config,
-            "tensors": grouped(tensors_of(folder / "model.safetensors")),
+            "tensors": group_tensors(tensors_of(folder / "model.safetensors")),
         }
         again, _ = qkv.load(folder)
         assert again.state_dict().keys() == tiny(**settings).state_dict().keys(), name
@@ -294,7 +295,7 @@ def test_exports(tmp_path):
         config, tensors = internal("to_theirs")(model.config, dict(model.named_parameters()), families[name])
         tables[name] = {
             "config.json": config,
-            "tensors": grouped({key: str(list(tensors[key].shape)) for key in tensors}),
+            "tensors": group_tensors({key: str(list(tensors[key].shape)) for key in tensors}),
         }
     covered = {each["config.json"]["model_type"] for each in written.values()} | {*READ_ONLY}
     assert all(covered & {*family.types} for family in internal("FAMILIES")), "a layout has no small model here"
@@ -309,24 +310,24 @@ def test_settings(empty_cache, capsys):
     assert Config.from_dict(json.loads(json.dumps(plain))) == Config()
     assert main(["train", "lm", "--text", "book.txt", "--set", "zzzzzz=1"]) == 2
     named = capsys.readouterr().err.rpartition("All: ")[2].strip().split(", ")
-    given = [f"{name}={json.dumps(value)}" for name, value in plain.items() if value is not None and value != ()]
-    assert Config().set(given) == Config(), "Config().set must take every default as JSON"
+    assignments = [f"{name}={json.dumps(value)}" for name, value in plain.items() if value is not None and value != ()]
+    assert Config().set(assignments) == Config(), "Config().set must take every default as JSON"
 
     presets = {}
     for name, config in internal("PRESETS").items():
-        presets[name] = {"model": unusual(config.to_dict(), plain)}
+        presets[name] = {"model": non_defaults(config.to_dict(), plain)}
         for task in ("lm", "mlm", "translate"):
             try:
                 model, training = internal("preset")(name, task)
             except ValueError as refusal:
                 presets[name][task] = f"refused: {str(refusal).partition(':')[0]}"
             else:
-                presets[name][task] = unusual(model.to_dict(), plain) | unusual(training.to_dict(), run)
+                presets[name][task] = non_defaults(model.to_dict(), plain) | non_defaults(training.to_dict(), run)
     experts = Config(experts=dict(count=2)).to_dict()["experts"]
     check("settings", {"model": plain, "experts": experts, "train": run, "--set": named, "presets": presets})
 
 
-def unusual(values, defaults):
+def non_defaults(values, defaults):
     return {name: value for name, value in values.items() if value != defaults[name]}
 
 
@@ -349,7 +350,7 @@ def test_written_files(empty_cache, capsys):
     ):  # fmt: skip
         output_of(line, capsys)
     qkv.trace(tiny(mixer="mamba2 attention"), [3, 1, 4]).save(Path("hybrid.safetensors"))
-    check("written_files", described_files(Path()))
+    check("written_files", describe_files(Path()))
 
 
 def test_page_data():
@@ -383,7 +384,7 @@ def test_page_data():
 
 @pytest.mark.slow
 def test_page_of_the_demo(empty_cache, capsys):
-    """The data in the page that `qkv see --demo -o page.html` writes: a real model's trace, kept in float16."""
+    """The data in the page of `qkv see --demo -o page.html`: a trace of a real model in float16."""
     output_of(["see", "--demo", "-o", "page.html"], capsys)
     check("page_of_the_demo", page_data(Path("page.html").read_text(encoding="utf-8")))
 
@@ -393,7 +394,7 @@ TRANSLATOR = dict(model="dates", text="May 4, 2026")
 TRACE = dict(model="trace:cat-minilm")
 HEAD = dict(part="decoder", layer=0, head=0)
 TILE = dict(rows=[0, 4], cols=[0, 4], tall=2, wide=2, pool="max")
-# What is asked, by a name that says what for. `models` and `fetch` need the server: see the slow test.
+# Requests by description. `models` and `fetch` need the server: see the slow test.
 REQUESTS = {
     "open": dict(do="open", spec=LM),
     "open, an encoder": dict(do="open", spec=MLM),
@@ -443,7 +444,7 @@ def test_studio_requests():
 
 def test_studio_responses(empty_cache):
     """Keys, types and arrays of the response to every request, computed in this process, without worker or server."""
-    events, found = [], {}
+    events, responses = [], {}
     models = internal("LoadedModels")(events.append)
     for name, request in REQUESTS.items():
         frames = []
@@ -455,8 +456,8 @@ def test_studio_responses(empty_cache):
             json.loads(json.dumps(request)), lambda model: internal("find_model")(model, [RUNS])
         )
         internal("HANDLERS")[request.do](internal("Job")(models, send, lambda: True, True), request)
-        found[name] = described_frames(frames)
-    check("studio_responses", found | {"events": {"frame": shape(*events)}})
+        responses[name] = describe_frames(frames)
+    check("studio_responses", responses | {"events": {"frame": shape(*events)}})
 
 
 @pytest.mark.slow
@@ -466,31 +467,34 @@ def test_studio_over_http(empty_cache):
 
     running = Running(str(RUNS))
     try:
-        found = {}
+        responses = {}
         for name, body in (REQUESTS | {"models": dict(do="models"), "refused": dict(do="none")}).items():
             status, _headers, content = running.client.request(
                 "POST", "/api/ask", json.dumps(body).encode(), Content_Type="application/json"
             )
             assert status == 200, content
-            found[name] = described_frames(unpacked(content))
+            responses[name] = describe_frames(unpack_frames(content))
         pages = {
             path: running.client.request("GET", path)[0]
             for path in ("/", "/studio.js", "/studio.css", "/events.js", "/x")
         }
     finally:
         running.end()
-    inside = recorded("studio_responses")
+    inside = load_snapshot("studio_responses")
     lines = []
     for name in REQUESTS:
-        done = found[name].pop("done", None)
-        assert done is not None, (name, found[name])
-        lines += differences(inside[name], found[name], name)
+        last_frame = responses[name].pop("done", None)
+        assert last_frame is not None, (name, responses[name])
+        lines += differences(inside[name], responses[name], name)
     assert not lines or os.environ.get(WRITE), "\n".join(["the server's responses differ from the handlers':", *lines])
-    check("studio_over_http", {"models": found["models"], "refused": found["refused"], "status": pages, "done": done})
+    check(
+        "studio_over_http",
+        {"models": responses["models"], "refused": responses["refused"], "status": pages, "done": last_frame},
+    )
 
 
 def test_link_keys():
-    """What stands after the # of an address, in the page and in the studio: the keys that their scripts read and write."""
+    """The keys in the fragment of an address, which the scripts of page and studio read and write."""
     scripts = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(qkv.__file__).parent.rglob("*.js")))
     read = re.findall(r"\b(?:said|asked|before|address)\.(?:get|has)\(\"(\w+)\"\)", scripts)
     written = re.findall(r"\b(?:said\.set|put|place|number)\(\"(\w+)\",", scripts)
@@ -501,22 +505,22 @@ def test_link_keys():
 
 def documented_names():
     """Return the imports of qkv in README, docs and examples, and the dotted names in their code: "qkv.draw.page"."""
-    found = set()
+    paths = set()
     for file in [*ROOT.glob("README*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.py")]:
-        if file.name == "LOG.md":  # history: what was once so
+        if file.name == "LOG.md":  # history
             continue
         text = file.read_text(encoding="utf-8")
         for module, names in re.findall(r"\bfrom (qkv[\w.]*) import (\([^)]*\)|\w[\w, ]*)", text):
             bare = re.sub(r"\bas \w+|>>>|\.\.\.|#.*", "", names)
-            found |= {f"from {module} import {name}" for name in re.findall(r"\w+", bare)}
-        found |= {f"import {module}" for module in re.findall(r"^\W*import (qkv[\w.]*)", text, re.M)}
+            paths |= {f"from {module} import {name}" for name in re.findall(r"\w+", bare)}
+        paths |= {f"import {module}" for module in re.findall(r"^\W*import (qkv[\w.]*)", text, re.M)}
         code = text if file.suffix == ".py" else "\n".join(re.findall(r"^```\w*\n.*?^```|`[^`\n]+`", text, re.M | re.S))
         # Tensors of other models have such names too, "qkv.split": only what is here counts.
-        found |= {path for path in re.findall(r"(?<![\w./-])qkv(?:\.[A-Za-z_]\w*)+", code) if is_there(path)}
-    return sorted(found)
+        paths |= {path for path in re.findall(r"(?<![\w./-])qkv(?:\.[A-Za-z_]\w*)+", code) if exists(path)}
+    return sorted(paths)
 
 
-def is_there(path):
+def exists(path):
     """True if a dotted name is a module or an attribute of one."""
     value, at = qkv, "qkv"
     for name in path.split(".")[1:]:
@@ -533,7 +537,7 @@ def is_there(path):
 
 
 def test_documented_names():
-    """What README, docs and examples import of qkv, or name in code: each is there, and none was dropped."""
+    """Names that README, docs and examples import from qkv or mention in code: all exist."""
     names, broken = documented_names(), []
     for line in names:
         if " " in line:  # an import
@@ -549,8 +553,8 @@ def write(words):
     """Run the tests with check() writing, for all snapshots or those of the tests whose names contain the words."""
     os.environ[WRITE] = "1"
     FOLDER.mkdir(exist_ok=True)
-    chosen = ["-k", " or ".join(words)] if words else []
-    return pytest.main(["-q", "-m", "slow or not slow", "-p", "no:cacheprovider", *chosen, __file__])
+    selection = ["-k", " or ".join(words)] if words else []
+    return pytest.main(["-q", "-m", "slow or not slow", "-p", "no:cacheprovider", *selection, __file__])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How many files a command walks through: the numbers of tools/walk.py may fall, but not rise."""
+"""The number of files that a command goes through (tools/walk.py) may fall but not rise."""
 
 import pytest
 

@@ -1,6 +1,6 @@
-"""Files are written by qkv.disk.atomic_files alone: its temporary file is renamed when it is complete, or removed.
+"""Only qkv.disk.atomic_files writes files: it renames a complete temporary file, or removes it.
 
-The law reads the source of the whole package and finds every other call that could write a file.
+The test finds every other call in the package that could write a file.
 """
 
 import ast
@@ -18,7 +18,7 @@ WRITES = set(
     "symlink_to hardlink_to truncate urlretrieve extractall hf_hub_download snapshot_download save_pretrained FileHandler "
     "rename renames mkfifo sendfile save_model open_memmap".split()
 )
-SAVING = {  # methods that write only if they are a library's
+SAVING = {  # methods that write if their owner is one of these modules
     "save": {"np", "numpy", "torch", "dcp"},
     "dump": {"json", "pickle", "marshal", "joblib"},
     "copy": {"shutil"},
@@ -30,7 +30,7 @@ SAVING = {  # methods that write only if they are a library's
 }
 OPENS = {"open", "fdopen", "ZipFile", "TarFile", "GzipFile", "BZ2File", "LZMAFile", "FileIO"}
 
-# Where in the package a file may be written otherwise, and why.
+# Other calls that may write a file, and why.
 ALLOWED = {
     "cli.forget_output open": "the null device",
     "lessons.exercise_folder.Folder.reset replace": "moves a whole file of the learner's, and moves it back",
@@ -61,7 +61,7 @@ def name_of(call):
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
-def writes(call):
+def is_write(call):
     """True if a call could write a file."""
     name = name_of(call)
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -71,7 +71,7 @@ def writes(call):
         return True
     if name == "replace" and owner is not None and len(call.args) == 1 and not call.keywords:
         return True  # str.replace has two arguments, Path.replace has one
-    if name == "memmap":  # it writes unless it is told not to
+    if name == "memmap":  # the default mode writes
         return not any(
             word.arg == "mode" and getattr(word.value, "value", None) in ("r", "c") for word in call.keywords
         )
@@ -89,57 +89,48 @@ FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
 
 
 def is_module(owner):
-    return isinstance(owner, ast.Name) and owner.id in {
-        "os",
-        "io",
-        "gzip",
-        "bz2",
-        "lzma",
-        "tarfile",
-        "zipfile",
-        "codecs",
-    }
+    modules = {"os", "io", "gzip", "bz2", "lzma", "tarfile", "zipfile", "codecs"}
+    return isinstance(owner, ast.Name) and owner.id in modules
 
 
-def writers(source, module):
-    """`module.function call`, and its line, of every call in a file that could write another."""
-
-    found, left = [], [(ast.parse(source), module)]
-    while left:
-        node, where = left.pop()
+def write_calls(source, module):
+    """Return (`module.function call`, line) of every call in a source file that could write a file."""
+    calls, stack = [], [(ast.parse(source), module)]
+    while stack:
+        node, where = stack.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             where = f"{where}.{node.name}"
-        elif isinstance(node, ast.Call) and writes(node):
-            found.append((f"{where} {name_of(node)}", node.lineno))
-        left += [(child, where) for child in ast.iter_child_nodes(node)]
-    return found
+        elif isinstance(node, ast.Call) and is_write(node):
+            calls.append((f"{where} {name_of(node)}", node.lineno))
+        stack += [(child, where) for child in ast.iter_child_nodes(node)]
+    return calls
 
 
 @functools.cache
-def every():
-    """All of the package."""
-    found = []
+def package_write_calls():
+    """Return the write calls of the whole package."""
+    calls = []
     for file in sorted(SOURCE.rglob("*.py")):
         module = ".".join(file.relative_to(SOURCE).with_suffix("").parts)
         if module != "disk.atomic_files":
-            found += writers(file.read_text(encoding="utf-8"), module)
-    return found
+            calls += write_calls(file.read_text(encoding="utf-8"), module)
+    return calls
 
 
-def allowed_by(found):
-    """The line of the list that allows a call."""
-    module = found.split(" ")[0]
+def allowing_entry(call):
+    """Return the entry of ALLOWED that covers a call, or None."""
+    module = call.split(" ")[0]
     parts = module.split(".")
     wide = [f"{'.'.join(parts[:n])} *" for n in range(len(parts), 0, -1)]
-    return next((entry for entry in (found, *wide) if entry in ALLOWED), None)
+    return next((entry for entry in (call, *wide) if entry in ALLOWED), None)
 
 
 def test_nothing_else_writes_files():
-    assert [f"{found} (line {line})" for found, line in every() if allowed_by(found) is None] == []
+    assert [f"{call} (line {line})" for call, line in package_write_calls() if allowing_entry(call) is None] == []
 
 
 def test_the_list_has_no_more_than_there_is():
-    assert ALLOWED.keys() == {allowed_by(found) for found, _ in every()} - {None}
+    assert ALLOWED.keys() == {allowing_entry(call) for call, _ in package_write_calls()} - {None}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +165,7 @@ def test_the_list_has_no_more_than_there_is():
     ],
 )
 def test_the_law_finds_a_writer(line):
-    assert len(writers(f"class A:\n    def method(self):\n        {line}\n", "module")) == 1
+    assert len(write_calls(f"class A:\n    def method(self):\n        {line}\n", "module")) == 1
 
 
 @pytest.mark.parametrize(
@@ -196,5 +187,5 @@ def test_the_law_finds_a_writer(line):
         "json.dumps(values)",
     ],
 )
-def test_readers_are_left_alone(line):
-    assert writers(f"def function():\n    {line}\n", "module") == []
+def test_readers_are_not_reported(line):
+    assert write_calls(f"def function():\n    {line}\n", "module") == []

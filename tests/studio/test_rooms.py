@@ -705,7 +705,7 @@ OLD = "[...document.querySelectorAll('[data-old]')].map((one) => one.localName).
         pytest.param("zh-CN", "仍是旧结果", '"旧结果"', marks=pytest.mark.slow),
     ],
 )
-def test_old_results_are_dimmed_and_labelled_until_new_ones_arrive(opened, locale, label, badge):
+def test_old_results_are_dimmed_until_new_results_arrive(opened, locale, label, badge):
     tab = opened(mode="look", head=0, locale=locale, script=HOLD)
     selector = "document.querySelector('qkv-nextwords .choice [data-value=end]').textContent"
     at_the_end = tab.evaluate(selector)

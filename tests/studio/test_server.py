@@ -239,7 +239,7 @@ def _first_event(client):
         return received
 
 
-def test_a_newer_request_of_a_tab_cancels_its_older_one(client):
+def test_a_newer_request_of_a_tab_cancels_the_older(client):
     spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 800}
     older = []
     thread = threading.Thread(target=lambda: older.extend(client.respond(do="importance", spec=spec, tab="one")))

@@ -30,6 +30,6 @@ def test_imports_are_files_and_acyclic_between_folders(folder):
         assert target.parent.name in ALLOWED[folder], (file, name)
 
 
-def test_every_file_is_in_a_folder_and_has_a_name_of_its_own():
+def test_file_names_are_unique():
     assert {file.parent for file in FILES} == {WEB / folder for folder in ALLOWED}
     assert [name for name, times in Counter(file.name for file in FILES).items() if times > 1] == []

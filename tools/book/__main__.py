@@ -20,22 +20,22 @@ def main() -> int:
     parser.add_argument("--serve", action="store_true", help="show the site on this machine when it is built")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     try:
         build(OUT, WORK, options.slow)
     except Stale as error:
         print(error, file=sys.stderr)
         return 2
-    found = problems(OUT)
-    for one in found:
-        print(one, file=sys.stderr)
+    messages = problems(OUT)
+    for message in messages:
+        print(message, file=sys.stderr)
     size = sum(path.stat().st_size for path in OUT.rglob("*") if path.is_file())
     print(
-        f"{OUT.relative_to(ROOT)}/index.html: {size / 1e6:.1f} MB, {time.perf_counter() - begun:.0f} s, {len(found)} problems"
+        f"{OUT.relative_to(ROOT)}/index.html: {size / 1e6:.1f} MB, {time.perf_counter() - start_time:.0f} s, {len(messages)} problems"
     )
-    if options.serve and not found:
+    if options.serve and not messages:
         _serve(OUT, options.port)
-    return 1 if found else 0
+    return 1 if messages else 0
 
 
 def _serve(folder: Path, port: int) -> None:

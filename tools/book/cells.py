@@ -57,25 +57,25 @@ def cells(path: Path) -> dict[str, Cell]:
     """The cells of a script, in order. What stands before the first is its docstring and is not run."""
     text = path.read_text(encoding="utf-8")
     begins = list(BEGIN.finditer(text))
-    ends = [*(one.start() for one in begins[1:]), len(text)]
-    made = {}
+    ends = [*(match.start() for match in begins[1:]), len(text)]
+    parts = {}
     for begin, end in zip(begins, ends, strict=True):
         code, line = text[begin.end() + 1 : end].rstrip() + "\n", text.count("\n", 0, begin.end()) + 2
-        if begin[1] in made:
+        if begin[1] in parts:
             raise ValueError(f"{path}: two cells are called {begin[1]}")
-        made[begin[1]] = Cell(begin[1], code, line, bool(begin[2]))
-    return made
+        parts[begin[1]] = Cell(begin[1], code, line, bool(begin[2]))
+    return parts
 
 
 def run(path: Path, slow: bool = False) -> Chapter:
     """Run a script; slow cells only if asked, and then what they made is kept beside it."""
     chapter = Chapter(path, cells(path), values={"__name__": "__main__", "__file__": str(path)})
     store = path.with_suffix(".kept.json")
-    kept = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
-    anew = {}
+    stored = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
+    results = {}
     for cell in chapter.cells.values():
         if cell.slow and not slow:
-            chapter.printed[cell.name], values = _recall(kept, chapter, cell)
+            chapter.printed[cell.name], values = _load_stored(stored, chapter, cell)
             chapter.values |= values
             continue
         if cell.slow:
@@ -83,14 +83,14 @@ def run(path: Path, slow: bool = False) -> Chapter:
         before = dict(chapter.values)
         chapter.printed[cell.name] = _run(cell, path, chapter.values)
         if cell.slow:
-            made = {
+            changed = {
                 name: chapter.values[name] for name in chapter.values if chapter.values[name] is not before.get(name)
             }
-            values = {name: value for name, value in made.items() if name[0] != "_" and _plain(value)}
-            anew[cell.name] = {"of": _hash(chapter, cell), "on": platform.machine(), "versions": _versions()}
-            anew[cell.name] |= {"printed": chapter.printed[cell.name], "values": values}
-    if anew:
-        store.write_text(json.dumps(anew, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            values = {name: value for name, value in changed.items() if name[0] != "_" and _plain(value)}
+            results[cell.name] = {"of": _hash(chapter, cell), "on": platform.machine(), "versions": _versions()}
+            results[cell.name] |= {"printed": chapter.printed[cell.name], "values": values}
+    if results:
+        store.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return chapter
 
 
@@ -109,12 +109,12 @@ def _run(cell: Cell, path: Path, values: dict[str, Any]) -> str:
     return "\n".join(line.rstrip() for line in printed.getvalue().rstrip().split("\n"))
 
 
-def _recall(kept: dict[str, Any], chapter: Chapter, cell: Cell) -> tuple[str, dict[str, Any]]:
-    found = kept.get(cell.name)
-    if found is None or found["of"] != _hash(chapter, cell):
-        reason = "was never run" if found is None else "changed since it was run (code or versions)"
+def _load_stored(stored: dict[str, Any], chapter: Chapter, cell: Cell) -> tuple[str, dict[str, Any]]:
+    entry = stored.get(cell.name)
+    if entry is None or entry["of"] != _hash(chapter, cell):
+        reason = "was never run" if entry is None else "changed since it was run (code or versions)"
         raise Stale(f"{chapter.path}: the slow cell {cell.name} {reason}: make docs-all computes it anew")
-    return found["printed"], found["values"]
+    return entry["printed"], entry["values"]
 
 
 def _hash(chapter: Chapter, cell: Cell) -> str:

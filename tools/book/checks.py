@@ -20,7 +20,7 @@ SECTIONS = {
     ),
     "zh": "问题|直觉|公式|动手算|写成代码|真实的头|常见错误|练习|五个问题|更进一步".split("|"),
 }
-WRITTEN = tuple(name for pages in NAV.values() for name in pages if "/" in name or name in ("index", "gallery"))
+CHAPTERS = tuple(name for pages in NAV.values() for name in pages if "/" in name or name in ("index", "gallery"))
 # Words that a translator's ear lets pass and a Chinese textbook doesn't, and how English spells its terms.
 AVOID = {
     "zh": {
@@ -51,16 +51,16 @@ LARGEST, FIRST_PAGE = 25_000_000, 500_000
 @cache
 def allowed(page: str) -> frozenset[str]:
     """Numbers that are names, or counts that the sentence itself shows: docs/numbers.txt, for every page or for one alone."""
-    found, scope = set(), ""
+    numbers, scope = set(), ""
     for line in (DOCS / "numbers.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
-            scope = line[2:] if line[2:] in WRITTEN else scope
+            scope = line[2:] if line[2:] in CHAPTERS else scope
         elif line.strip() and scope in ("", page):
-            found.add(line.split("  ")[0].strip().lower())
-    return frozenset(found)
+            numbers.add(line.split("  ")[0].strip().lower())
+    return frozenset(numbers)
 
 
-def of_source(source: Source) -> Iterator[str]:
+def check_source(source: Source) -> Iterator[str]:
     """What is wrong with a page of the book as it is written."""
     assert source.path is not None
     text, where = source.path.read_text(encoding="utf-8"), source.path.relative_to(ROOT)
@@ -68,24 +68,24 @@ def of_source(source: Source) -> Iterator[str]:
         yield f"{where}: its sections are {headings(text, 2)}, not {SECTIONS[source.lang]}"
     if "/" in source.name and len(re.findall(r'^\?\?\? question "', text, re.MULTILINE)) != 5:
         yield f'{where}: a chapter carries five questions (??? question "…")'
-    for found in loose_numbers(text, lambda one: one.lower() in allowed(source.name)):
-        yield f"{where}: {found!r} is told and not computed: quote it as {{{{ … }}}}, or list it in docs/numbers.txt"
-    for wrong, right in AVOID[source.lang].items():
-        if wrong in text:
-            yield f"{where}: {wrong!r}: the glossary says {right!r}"
+    for number in loose_numbers(text, lambda candidate: candidate.lower() in allowed(source.name)):
+        yield f"{where}: {number!r} is told and not computed: quote it as {{{{ … }}}}, or list it in docs/numbers.txt"
+    for discouraged, preferred in AVOID[source.lang].items():
+        if discouraged in text:
+            yield f"{where}: {discouraged!r}: the glossary says {preferred!r}"
 
 
-def of_pair(name: str) -> Iterator[str]:
+def check_languages(name: str) -> Iterator[str]:
     """Both languages have the same sections, figures and cells."""
     english, chinese = ((DOCS / f"{name}{suffix}.md").read_text(encoding="utf-8") for suffix in LANGUAGES.values())
     for level in (1, 2, 3):
-        one, other = (len(headings(text, level)) for text in (english, chinese))
-        if one != other:
-            yield f"docs/{name}: {one} headings of level {level} in English, {other} in Chinese"
+        in_english, in_chinese = (len(headings(text, level)) for text in (english, chinese))
+        if in_english != in_chinese:
+            yield f"docs/{name}: {in_english} headings of level {level} in English, {in_chinese} in Chinese"
     for call in ("figure", "cell", "code", "output", "console", "mistakes", "exercise"):
-        one, other = (re.findall(rf"^@{call}\S* +(\S+)", text, re.MULTILINE) for text in (english, chinese))
-        if one != other and call != "console":
-            yield f"docs/{name}: @{call} {one} in English, {other} in Chinese"
+        in_english, in_chinese = (re.findall(rf"^@{call}\S* +(\S+)", text, re.MULTILINE) for text in (english, chinese))
+        if in_english != in_chinese and call != "console":
+            yield f"docs/{name}: @{call} {in_english} in English, {in_chinese} in Chinese"
 
 
 def headings(text: str, level: int) -> list[str]:
@@ -96,15 +96,15 @@ def headings(text: str, level: int) -> list[str]:
 
 def book() -> list[str]:
     """Everything that is wrong with the sources."""
-    written = [source for source in sources() if source.name in WRITTEN]
-    missing = [f"{source.path} is not there" for source in written if source.path is None or not source.path.exists()]
+    chapters = [source for source in sources() if source.name in CHAPTERS]
+    missing = [f"{source.path} is not there" for source in chapters if source.path is None or not source.path.exists()]
     if missing:
         return missing
-    found = [one for source in written for one in of_source(source)]
-    return found + [one for name in WRITTEN for one in of_pair(name)] + results.problems()
+    messages = [message for source in chapters for message in check_source(source)]
+    return messages + [message for name in CHAPTERS for message in check_languages(name)] + results.problems()
 
 
-class Reader(HTMLParser):
+class PageParser(HTMLParser):
     """What a built page links to, has anchors for, and shows without words."""
 
     def __init__(self, text: str) -> None:
@@ -116,39 +116,39 @@ class Reader(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        has = dict(attrs)
-        self.anchors |= {value for name in ("id", "name") if (value := has.get(name))}
-        if tag == "a" and has.get("href"):
-            self.links.append(has["href"] or "")
+        attributes = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := attributes.get(name))}
+        if tag == "a" and attributes.get("href"):
+            self.links.append(attributes["href"] or "")
         for name in ("src", "href", "data-src"):
-            if tag in ("img", "script", "iframe", "link") and (there := has.get(name)):
-                self.links.append(there)
-                if re.match(r"(?:https?:)?//", there) and has.get("rel") not in ("canonical", "alternate"):
-                    self.fetched.append(there)
-        if (tag == "img" and not has.get("alt")) or (tag == "iframe" and not has.get("title")):
-            self.mute.append(has.get("src") or tag)
+            if tag in ("img", "script", "iframe", "link") and (address := attributes.get(name)):
+                self.links.append(address)
+                if re.match(r"(?:https?:)?//", address) and attributes.get("rel") not in ("canonical", "alternate"):
+                    self.fetched.append(address)
+        if (tag == "img" and not attributes.get("alt")) or (tag == "iframe" and not attributes.get("title")):
+            self.mute.append(attributes.get("src") or tag)
 
 
 def problems(out: Path) -> list[str]:
     """Everything that is wrong with the built site and with its sources."""
-    found = book()
-    pages = {path: Reader(path.read_text(encoding="utf-8")) for path in out.rglob("*.html")}
+    messages = book()
+    pages = {path: PageParser(path.read_text(encoding="utf-8")) for path in out.rglob("*.html")}
     for path, page in pages.items():
         where = path.relative_to(out)
-        found += [f"{where}: {one} says nothing to those who can't see it" for one in page.mute]
-        found += [f"{where} would fetch {one}" for one in page.fetched]
+        messages += [f"{where}: {element} says nothing to those who can't see it" for element in page.mute]
+        messages += [f"{where} would fetch {element}" for element in page.fetched]
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or link.startswith("//"):
                 continue
-            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-            there = there / "index.html" if there.is_dir() else there
-            if not there.exists():
-                found.append(f"{where}: {link} leads nowhere")
-            elif parts.fragment and there in pages and "=" not in parts.fragment:
-                if unquote(parts.fragment) not in pages[there].anchors:
-                    found.append(f"{where}: {link}: that page has no such place")
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            if not target.exists():
+                messages.append(f"{where}: {link} leads nowhere")
+            elif parts.fragment and target in pages and "=" not in parts.fragment:
+                if unquote(parts.fragment) not in pages[target].anchors:
+                    messages.append(f"{where}: {link}: that page has no such place")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     if size > LARGEST:
-        found.append(f"the site has {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
-    return found
+        messages.append(f"the site has {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")
+    return messages

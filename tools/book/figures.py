@@ -54,7 +54,7 @@ class Look:
 
 
 @dataclass
-class Shelf:
+class SiteFiles:
     """The files that pages ask for, by their place in the site; each is made once."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -64,35 +64,37 @@ class Shelf:
             self.files[name] = make()
 
 
-def embed(thing: Any, name: str, caption: str, lang: str, up: str, shelf: Shelf) -> str:
+def embed(figure_object: Any, name: str, caption: str, lang: str, up: str, site_files: SiteFiles) -> str:
     """The HTML of a figure on a page; `up` leads from the page to the site's root."""
-    if callable(thing):
-        thing, name = thing(lang), f"{name}.{lang}"
+    if callable(figure_object):
+        figure_object, name = figure_object(lang), f"{name}.{lang}"
     alt = html.escape(caption, quote=True)
-    if isinstance(thing, Figure):
-        shelf.put(f"figures/{name}.png", lambda: _png(thing))
+    if isinstance(figure_object, Figure):
+        site_files.put(f"figures/{name}.png", lambda: _png(figure_object))
         body = f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
     else:
-        shelf.put(f"figures/{name}.html", lambda: _live(thing).encode())
+        site_files.put(f"figures/{name}.html", lambda: _live(figure_object).encode())
         frame = f'<iframe data-src="{up}figures/{name}.html#lang={lang}" title="{alt}"></iframe>'  # book.js opens it
-        body = f'{frame}<div class="still">{_still(thing, name, alt, lang, up, shelf)}</div>'
+        body = f'{frame}<div class="still">{_still(figure_object, name, alt, lang, up, site_files)}</div>'
     return f'<figure class="qkv">{body}<figcaption>{html.escape(caption)}</figcaption></figure>'
 
 
-def _still(thing: Any, name: str, alt: str, lang: str, up: str, shelf: Shelf) -> str:
-    if isinstance(thing, Look):
-        shelf.put(f"figures/{name}.png", lambda: _png(thing.picture()))
+def _still(figure_object: Any, name: str, alt: str, lang: str, up: str, site_files: SiteFiles) -> str:
+    if isinstance(figure_object, Look):
+        site_files.put(f"figures/{name}.png", lambda: _png(figure_object.picture()))
         return f'<img src="{up}figures/{name}.png" alt="{alt}" loading="lazy">'
-    return str(_maker(thing).table_html(thing, lang))
+    return str(_module_of(figure_object).table_html(figure_object, lang))
 
 
-def _live(thing: Any) -> str:
-    return thing.html() if isinstance(thing, Look) else str(_maker(thing).html(thing))
+def _live(figure_object: Any) -> str:
+    return (
+        figure_object.html() if isinstance(figure_object, Look) else str(_module_of(figure_object).html(figure_object))
+    )
 
 
-def _maker(thing: Any) -> Any:
+def _module_of(figure_object: Any) -> Any:
     """The module of a touchable thing, which makes it: `html` live, `table_html` still."""
-    return sys.modules[type(thing).__module__]
+    return sys.modules[type(figure_object).__module__]
 
 
 def _png(figure: Figure) -> bytes:

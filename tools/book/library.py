@@ -50,9 +50,9 @@ class Library:
 
 def html(library: Library) -> str:
     """A page of its own, for a frame."""
-    asks = "".join(
-        f'<button type="button" aria-pressed="{"true" if not at else "false"}">{escape(one)}</button>'
-        for at, one in enumerate(library.questions)
+    buttons = "".join(
+        f'<button type="button" aria-pressed="{"true" if not at else "false"}">{escape(question)}</button>'
+        for at, question in enumerate(library.questions)
     )
     books = "".join(
         f'<li><b>{escape(spine)}</b><i>{escape(inside)}</i><div class="bar"></div><output></output></li>'
@@ -61,7 +61,7 @@ def html(library: Library) -> str:
     return PAGE.format(
         lang={"en": "en", "zh": "zh-CN"}[library.lang],
         style=STYLE,
-        asks=asks,
+        asks=buttons,
         books=books,
         script=SCRIPT.replace("TABLE", json.dumps(library.shares.round(4).tolist())),
         **{name: escape(text) for name, text in WORDS[library.lang].items()},
@@ -72,7 +72,7 @@ def table_html(library: Library, lang: str) -> str:
     """For print and for readers without scripts: a row per question."""
     head = "".join(f"<th>{escape(spine)}</th>" for spine, _ in library.books)
     rows = "".join(
-        f"<tr><th>{escape(question)}</th>{''.join(f'<td>{100 * one:.0f} %</td>' for one in row)}</tr>"
+        f"<tr><th>{escape(question)}</th>{''.join(f'<td>{100 * share:.0f} %</td>' for share in row)}</tr>"
         for question, row in zip(library.questions, library.shares, strict=True)
     )
     return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"

@@ -34,7 +34,7 @@ from qkv.i18n import say
 from qkv.lessons.lesson import COURSE, select_language
 
 from .cells import Chapter
-from .figures import Shelf, embed
+from .figures import SiteFiles, embed
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^(```.*?^```$|~~~.*?^~~~$)", re.MULTILINE | re.DOTALL)
@@ -56,7 +56,7 @@ class Page:
     up: str
     up_here: str  # to the root of its language
     chapter: Chapter | None
-    shelf: Shelf
+    site_files: SiteFiles
 
 
 def fill(source: str, page: Page) -> str:
@@ -75,36 +75,36 @@ def _text(text: str, page: Page) -> str:
         "mistakes": _mistakes,
         "exercise": _exercise,
     }
-    made: list[str] = []
+    rendered: list[str] = []
 
-    def call(found: re.Match[str]) -> str:
-        name, lines, rest = found.groups()
+    def call(match: re.Match[str]) -> str:
+        name, lines, rest = match.groups()
         if name not in calls:
             raise ValueError(f"@{name} is none of {', '.join(calls)}")
-        made.append(calls[name](rest.strip(), lines, page))
-        return f"\0{len(made) - 1}\0"  # so that nothing in what was put in is read again
+        rendered.append(calls[name](rest.strip(), lines, page))
+        return f"\0{len(rendered) - 1}\0"  # so that nothing in what was put in is read again
 
     text = CALL.sub(call, text)
-    text = VALUE.sub(lambda found: value(found[1], page), text)
+    text = VALUE.sub(lambda match: value(match[1], page), text)
     text = "".join(part if part.startswith("`") else MATH.sub(_math, part) for part in SPAN.split(text))
-    return re.sub("\0(\\d+)\0", lambda found: made[int(found[1])], text)
+    return re.sub("\0(\\d+)\0", lambda match: rendered[int(match[1])], text)
 
 
 def value(expression: str, page: Page) -> str:
     """What an expression of the script comes to, as a text: `weights.max():.2f`, `n:spelled`, `share:percent`."""
     names = {} if page.chapter is None else page.chapter.values
-    code, _, form = expression.partition(":") if "[" not in expression else _apart(expression)
-    found = eval(code, dict(names))
-    if form == "spelled":
-        return WORDS[page.lang][found] if 0 <= found < 13 else str(found)
-    if form == "percent":
-        return f"{100 * found:.0f} %"
-    if isinstance(found, float) and not form:
-        raise ValueError(f"{{{{ {expression} }}}} is {found}: say how many digits, as in {{{{ {expression}:.2f }}}}")
-    return re.sub(r"^-(?=[\d.])", "−", format(found, form))
+    code, _, format_spec = expression.partition(":") if "[" not in expression else _split_format(expression)
+    result = eval(code, dict(names))
+    if format_spec == "spelled":
+        return WORDS[page.lang][result] if 0 <= result < 13 else str(result)
+    if format_spec == "percent":
+        return f"{100 * result:.0f} %"
+    if isinstance(result, float) and not format_spec:
+        raise ValueError(f"{{{{ {expression} }}}} is {result}: say how many digits, as in {{{{ {expression}:.2f }}}}")
+    return re.sub(r"^-(?=[\d.])", "−", format(result, format_spec))
 
 
-def _apart(expression: str) -> tuple[str, str, str]:
+def _split_format(expression: str) -> tuple[str, str, str]:
     """Slices have colons of their own: the last one outside brackets parts the format off."""
     depth = 0
     for at in range(len(expression) - 1, -1, -1):
@@ -114,11 +114,11 @@ def _apart(expression: str) -> tuple[str, str, str]:
     return expression, "", ""
 
 
-def _math(found: re.Match[str]) -> str:
-    block, inline = found.groups()
-    made = converter.convert(block or inline, display="block" if block else "inline")
+def _math(match: re.Match[str]) -> str:
+    block, inline = match.groups()
+    mathml = converter.convert(block or inline, display="block" if block else "inline")
     # In a span, since Markdown takes a line that begins with <math> for a block.
-    return f'\n<div class="formula">{made}</div>\n' if block else f"<span>{made}</span>"
+    return f'\n<div class="formula">{mathml}</div>\n' if block else f"<span>{mathml}</span>"
 
 
 def _chapter(page: Page, name: str) -> Chapter:
@@ -134,7 +134,7 @@ def _code(name: str, lines: str | None, page: Page) -> str:
 
 def _output(name: str, lines: str | None, page: Page) -> str:
     printed = _chapter(page, name).printed[name]
-    return f"```text\n{_cut(printed, lines)}\n```" if printed else ""
+    return f"```text\n{_select_lines(printed, lines)}\n```" if printed else ""
 
 
 def _cell(name: str, lines: str | None, page: Page) -> str:
@@ -148,41 +148,41 @@ def _figure(rest: str, lines: str | None, page: Page) -> str:
         raise ValueError(f"the script makes no figure {name}")
     if not caption.strip():
         raise ValueError(f"@figure {name} doesn't say what it shows")
-    told = VALUE.sub(lambda found: value(found[1], page), caption.strip())
-    return embed(values[name], f"{page.chapter.path.stem}-{name}", told, page.lang, page.up, page.shelf)
+    caption_html = VALUE.sub(lambda match: value(match[1], page), caption.strip())
+    return embed(values[name], f"{page.chapter.path.stem}-{name}", caption_html, page.lang, page.up, page.site_files)
 
 
 def _console(line: str, lines: str | None, page: Page) -> str:
-    return f"```console\n$ {line}\n{_cut(command(line, page.lang), lines)}\n```"
+    return f"```console\n$ {line}\n{_select_lines(command(line, page.lang), lines)}\n```"
 
 
 def _mistakes(ids: str, lines: str | None, page: Page) -> str:
     stop = "。" if page.lang == "zh" else ". "
     rows = []
-    for one in ids.split():
-        name, does = (say(words, page.lang) for words in (CATALOGUE[one].name, CATALOGUE[one].does))
-        rows.append(f"- [**{one}**]({page.up_here}check.md#{one.lower()}) {name}{stop}{does}")
+    for mistake_id in ids.split():
+        name, does = (say(words, page.lang) for words in (CATALOGUE[mistake_id].name, CATALOGUE[mistake_id].does))
+        rows.append(f"- [**{mistake_id}**]({page.up_here}check.md#{mistake_id.lower()}) {name}{stop}{does}")
     return "\n".join(rows)
 
 
 def _exercise(name: str, lines: str | None, page: Page) -> str:
-    title = next(one for one in COURSE if one.name == name)
-    said = say(title.title, page.lang)
-    return f"```sh\nqkv learn {name}        # {said}\n```"
+    lesson = next(lesson for lesson in COURSE if lesson.name == name)
+    title = say(lesson.title, page.lang)
+    return f"```sh\nqkv learn {name}        # {title}\n```"
 
 
-def _cut(text: str, lines: str | None) -> str:
+def _select_lines(text: str, lines: str | None) -> str:
     """Only some lines, `[3-9]` or `[1-2, 8-9]`, with … where others are left out."""
     if not lines:
         return text
-    every = text.split("\n")
-    kept: list[str] = []
+    all_lines = text.split("\n")
+    selected: list[str] = []
     last = 0
     for span in lines.strip("[]").split(","):
         first, _, end = span.strip().partition("-")
-        kept += ["…"] * (int(first) > last + 1) + every[int(first) - 1 : int(end or first)]
+        selected += ["…"] * (int(first) > last + 1) + all_lines[int(first) - 1 : int(end or first)]
         last = int(end or first)
-    return "\n".join([*kept, *["…"] * (last < len(every))])
+    return "\n".join([*selected, *["…"] * (last < len(all_lines))])
 
 
 @cache
@@ -206,7 +206,7 @@ def command(line: str, lang: str) -> str:
     if code != ("check" in arguments and "--help" not in arguments):
         raise ValueError(f"{line} ended with {code}")
     printed.seek(0)
-    return "\n".join(one.rstrip() for one in printed.read().rstrip().split("\n"))
+    return "\n".join(text_line.rstrip() for text_line in printed.read().rstrip().split("\n"))
 
 
 # What is told by a number and isn't a reference: everything with a digit in it, and numbers as words from three on.
@@ -229,4 +229,4 @@ def loose_numbers(source: str, allowed: Callable[[str], bool]) -> list[str]:
     source = CAPTION.sub("", source)  # what a figure shows is prose
     for hidden in HIDDEN:
         source = hidden.sub(" ", source)
-    return [found for found in (one[0].strip(".,") for one in NUMBER.finditer(source)) if not allowed(found)]
+    return [number for number in (match[0].strip(".,") for match in NUMBER.finditer(source)) if not allowed(number)]

@@ -31,37 +31,37 @@ NAMES = {
 
 def api(lang: str) -> str:
     """Every promised name with its signature, docstring and source."""
-    told = {
+    introduction = {
         "en": "What `import qkv` offers, and what is promised to stay. Every example is run by the tests.",
         "zh": "`import qkv` 提供的全部名字，也是承诺保持不变的接口。每个例子都由测试运行。说明取自代码里的文档字符串，是英文的。",
     }[lang]
-    left = set(qkv.__all__) - {name for names in NAMES.values() for name in names}
-    if left:
-        raise ValueError(f"the API page has no place for {sorted(left)}: tools/book/reference.py")
-    text = [f"# {('API', 'API（Python 接口）')[lang == 'zh']}\n\n{told}\n"]
+    missing = set(qkv.__all__) - {name for names in NAMES.values() for name in names}
+    if missing:
+        raise ValueError(f"the API page has no place for {sorted(missing)}: tools/book/reference.py")
+    text = [f"# {('API', 'API（Python 接口）')[lang == 'zh']}\n\n{introduction}\n"]
     for section, names in NAMES.items():
         text.append(f"\n## {section[lang == 'zh']}\n")
         for name in names:
-            text += _documented(f"qkv.{name}", getattr(qkv, name), lang, 3)
+            text += _document(f"qkv.{name}", getattr(qkv, name), lang, 3)
     return "".join(text)
 
 
-def _documented(name: str, thing: Any, lang: str, level: int) -> Iterator[str]:
+def _document(name: str, documented: Any, lang: str, level: int) -> Iterator[str]:
     anchor = name.lower().replace(".", "-")
     yield f"\n{'#' * level} `{name}` {{ #{anchor} }}\n\n"
-    if inspect.ismodule(thing):
-        yield _prose(inspect.getdoc(thing) or "")
-        for inner in _public(thing):
-            yield from _documented(f"{name}.{inner}", getattr(thing, inner), lang, level + 1)
+    if inspect.ismodule(documented):
+        yield _prose(inspect.getdoc(documented) or "")
+        for inner in _public(documented):
+            yield from _document(f"{name}.{inner}", getattr(documented, inner), lang, level + 1)
         return
-    yield f"```python\n{name.rpartition('.')[2]}{_signature(thing)}\n```\n\n"
-    yield _prose(inspect.getdoc(thing) or "")
-    if inspect.isclass(thing):
-        for inner, method in vars(thing).items():
+    yield f"```python\n{name.rpartition('.')[2]}{_signature(documented)}\n```\n\n"
+    yield _prose(inspect.getdoc(documented) or "")
+    if inspect.isclass(documented):
+        for inner, method in vars(documented).items():
             function = getattr(method, "__func__", method)
             if not inner.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
                 yield f"\n**`.{inner}{_signature(function)}`**\n\n{_prose(inspect.getdoc(function) or '')}"
-    own = inspect.unwrap(thing)
+    own = inspect.unwrap(documented)
     file = Path(inspect.getsourcefile(own) or "").resolve().relative_to(ROOT)
     line = inspect.getsourcelines(own)[1]
     yield f"\n{('Source', '源码')[lang == 'zh']}: `{file.as_posix()}:{line}`\n"
@@ -69,67 +69,71 @@ def _documented(name: str, thing: Any, lang: str, level: int) -> Iterator[str]:
 
 def _public(module: Any) -> list[str]:
     """The functions and classes that a module defines itself, in its order."""
-    mine = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+    mine = [
+        name for name, documented in vars(module).items() if getattr(documented, "__module__", "") == module.__name__
+    ]
     return [name for name in mine if not name.startswith("_") and callable(getattr(module, name))]
 
 
-def _signature(thing: Any) -> str:
+def _signature(documented: Any) -> str:
     """As it is written, without `self`: types keep the names that they have there."""
-    written = _written(thing)
+    written = _source_signature(documented)
     if len(written) < 90:
         return written
     inside, _, after = written[1:].rpartition(")")
     return "(\n    " + ",\n    ".join(_split(inside)) + f",\n){after}"
 
 
-def _written(thing: Any) -> str:
-    function = thing.__init__ if inspect.isclass(thing) else inspect.unwrap(thing)
+def _source_signature(documented: Any) -> str:
+    function = documented.__init__ if inspect.isclass(documented) else inspect.unwrap(documented)
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except OSError:  # a dataclass has its constructor made
-        return re.sub(r" -> None$", "", str(inspect.signature(thing)).replace("'", ""))
-    (made,) = ast.parse(source).body
-    assert isinstance(made, ast.FunctionDef)
-    arguments = re.sub(r"^(self|cls)(, |$)", "", ast.unparse(made.args))
-    gives = "" if made.returns is None or inspect.isclass(thing) else f" -> {ast.unparse(made.returns)}"
-    return re.sub(r"(?<=[\w\])'])=(?=[^=])", " = ", f"({arguments}){gives}")
+        return re.sub(r" -> None$", "", str(inspect.signature(documented)).replace("'", ""))
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    arguments = re.sub(r"^(self|cls)(, |$)", "", ast.unparse(definition.args))
+    returns = (
+        "" if definition.returns is None or inspect.isclass(documented) else f" -> {ast.unparse(definition.returns)}"
+    )
+    return re.sub(r"(?<=[\w\])'])=(?=[^=])", " = ", f"({arguments}){returns}")
 
 
 def _split(arguments: str) -> list[str]:
     """At the commas outside brackets."""
-    made, depth = [""], 0
+    parts, depth = [""], 0
     for letter in arguments:
         depth += (letter in "[({") - (letter in "])}")
         if letter == "," and not depth:
-            made.append("")
+            parts.append("")
         else:
-            made[-1] += letter
-    return [one.strip() for one in made]
+            parts[-1] += letter
+    return [part.strip() for part in parts]
 
 
 def _prose(docstring: str) -> str:
     """A docstring as Markdown: examples are blocks, indented lines too."""
-    lines, made, inside = docstring.split("\n"), [], ""
+    lines, output, inside = docstring.split("\n"), [], ""
     for line in [*lines, ""]:
         kind = "pycon" if line.startswith((">>>", "...")) or (inside == "pycon" and line.strip()) else ""
         kind = "text" if not kind and line.startswith("    ") else kind
         if kind != inside:
-            made += ["```"] * bool(inside) + ([f"```{kind}"] if kind else [])
+            output += ["```"] * bool(inside) + ([f"```{kind}"] if kind else [])
             inside = kind
-        made.append(line[4:] if kind == "text" else line)
-    return "\n".join(made).rstrip() + "\n"
+        output.append(line[4:] if kind == "text" else line)
+    return "\n".join(output).rstrip() + "\n"
 
 
 def cli(lang: str) -> str:
     """Every verb with its help, as the command line gives it."""
-    told = {
+    introduction = {
         "en": "What each verb says of itself: this page is its `--help`. `qkv VERB --help` says the same, `--lang zh` in Chinese.",
         "zh": "每个命令的说明，就是它的 `--help`。在终端里输入 `qkv VERB --help --lang zh` 会看到同样的内容。",
     }[lang]
-    text = [f"# {('Command line', '命令行')[lang == 'zh']}\n\n{told}\n\n```text\n{_help([], lang)}\n```\n"]
+    text = [f"# {('Command line', '命令行')[lang == 'zh']}\n\n{introduction}\n\n```text\n{_help([], lang)}\n```\n"]
     for verb, (_example, does) in VERBS.items():
         text.append(f"\n## qkv {verb}\n\n{say(does, lang)}\n\n```text\n{_help([verb], lang)}\n```\n")
-        for inner in _inner(verb):
+        for inner in _subcommands(verb):
             text.append(f"\n### qkv {verb} {inner}\n\n```text\n{_help([verb, inner], lang)}\n```\n")
     return "".join(text)
 
@@ -138,7 +142,7 @@ def _help(words: list[str], lang: str) -> str:
     return command(" ".join(["qkv", *words, "--help"]), lang)
 
 
-def _inner(verb: str) -> list[str]:
+def _subcommands(verb: str) -> list[str]:
     """The words that may stand behind a verb and have options of their own."""
     parser = argparse.ArgumentParser()
     importlib.import_module(f"qkv.commands.{verb}").arguments(parser)
@@ -149,12 +153,12 @@ def _inner(verb: str) -> list[str]:
 
 def cite(lang: str) -> str:
     """CITATION.cff, shown."""
-    told = {
+    introduction = {
         "en": "If qkv helped your work, please cite it. The file below stands in the project as `CITATION.cff`; tools that manage references read it.",
         "zh": "如果 qkv 对你的工作有帮助，欢迎引用。下面就是项目里的 `CITATION.cff`，文献管理工具可以直接读取。",
     }[lang]
     text = (ROOT / "CITATION.cff").read_text(encoding="utf-8").strip()
-    return f"# {('How to cite', '怎样引用')[lang == 'zh']}\n\n{told}\n\n```yaml\n{text}\n```\n"
+    return f"# {('How to cite', '怎样引用')[lang == 'zh']}\n\n{introduction}\n\n```yaml\n{text}\n```\n"
 
 
 PAGES: dict[str, Callable[[str], str]] = {"api": api, "cli": cli, "cite": cite, "benchmarks": results.page}

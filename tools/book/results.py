@@ -21,7 +21,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 RESULTS, CATALOGUE = FOLDER / "RESULTS.md", FOLDER / "RESULTS.zh-CN.po"
 # 2,048 and 4e-06 and 2.13.0; not the numbers of a name: GPT-2, 8-bit, float32.
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?![\w-])")
-HOLE = re.compile(r"\{(\d*)\}")
+PLACEHOLDER = re.compile(r"\{(\d*)\}")
 PUNCTUATION = {"; ": "；", ": ": "：", ", ": "，"}  # what parts the most first
 
 
@@ -29,7 +29,7 @@ PUNCTUATION = {"; ": "；", ": ": "：", ", ": "，"}  # what parts the most fir
 class Chinese:
     """What the catalogue knows, and what was asked for in vain: the sentence, and the line that it stands in."""
 
-    known: dict[str, str]
+    translations: dict[str, str]
     missing: dict[str, str] = field(default_factory=dict)
 
     def page(self, text: str) -> str:
@@ -49,7 +49,7 @@ class Chinese:
 
     def _parts(self, text: str, line: str) -> str:
         """The longest parts that are known."""
-        if _hollow(text) not in self.known:
+        if _without_numbers(text) not in self.translations:
             for english, chinese in PUNCTUATION.items():
                 parts = re.split(rf"{english}(?![^()]*\))", text)  # not within brackets
                 if len(parts) > 1:
@@ -57,30 +57,30 @@ class Chinese:
         return self._sentence(text, line)
 
     def _sentence(self, text: str, line: str) -> str:
-        key = _hollow(text)
+        key = _without_numbers(text)
         if not re.search("[A-Za-z]", key) or re.fullmatch("`[^`]+`", key):
             return text
-        if not self.known.get(key):
+        if not self.translations.get(key):
             self.missing[key] = line
             return text
-        return _told(self.known[key], NUMBER.findall(text))
+        return _fill_placeholders(self.translations[key], NUMBER.findall(text))
 
 
-def _hollow(text: str) -> str:
+def _without_numbers(text: str) -> str:
     return NUMBER.sub("{}", text)
 
 
-def _holes(text: str) -> list[int]:
+def _placeholders(text: str) -> list[int]:
     """Which number each hole tells: {} the one of its own place, {0} the first."""
-    return [int(name or at) for at, name in enumerate(HOLE.findall(text))]
+    return [int(name or at) for at, name in enumerate(PLACEHOLDER.findall(text))]
 
 
-def _told(text: str, numbers: list[str]) -> str:
-    which = iter(_holes(text))
-    return HOLE.sub(lambda hole: numbers[at] if (at := next(which)) < len(numbers) else hole[0], text)
+def _fill_placeholders(text: str, numbers: list[str]) -> str:
+    which = iter(_placeholders(text))
+    return PLACEHOLDER.sub(lambda hole: numbers[at] if (at := next(which)) < len(numbers) else hole[0], text)
 
 
-def known() -> dict[str, str]:
+def load_catalogue() -> dict[str, str]:
     """The catalogue: English with its holes, and its Chinese, empty where it is still to be written."""
     with CATALOGUE.open("rb") as file:
         return {str(message.id): str(message.string) for message in read_po(file, locale="zh_CN") if message.id}
@@ -89,30 +89,30 @@ def known() -> dict[str, str]:
 def page(lang: str) -> str:
     """The measurements in a language."""
     text = RESULTS.read_text(encoding="utf-8")
-    return Chinese(known()).page(text) if lang == "zh" else text
+    return Chinese(load_catalogue()).page(text) if lang == "zh" else text
 
 
 def problems() -> list[str]:
     """What the Chinese page lacks, or tells with other numbers than the English one."""
-    catalogue = Chinese(known())
+    catalogue = Chinese(load_catalogue())
     catalogue.page(RESULTS.read_text(encoding="utf-8"))
-    found = [
+    messages = [
         f"benchmarks/RESULTS.md: {sentence!r} has no Chinese yet: make words puts it into benchmarks/{CATALOGUE.name}, "
         f"write it there (it stands in: {line[:90]})"
         for sentence, line in catalogue.missing.items()
     ]
-    for english, chinese in catalogue.known.items():
-        if chinese and sorted(_holes(chinese)) != _holes(english):
-            found.append(f"benchmarks/{CATALOGUE.name}: {chinese!r} has other holes than {english!r}")
-    return found
+    for english, chinese in catalogue.translations.items():
+        if chinese and sorted(_placeholders(chinese)) != _placeholders(english):
+            messages.append(f"benchmarks/{CATALOGUE.name}: {chinese!r} has other holes than {english!r}")
+    return messages
 
 
 def main() -> int:
-    catalogue = Chinese(known())
+    catalogue = Chinese(load_catalogue())
     catalogue.page(RESULTS.read_text(encoding="utf-8"))
     with CATALOGUE.open("a", encoding="utf-8") as file:
         for sentence in catalogue.missing:
-            if sentence not in catalogue.known:
+            if sentence not in catalogue.translations:
                 file.write(f'\nmsgid {json.dumps(sentence, ensure_ascii=False)}\nmsgstr ""\n')
     print("\n".join([*catalogue.missing, f"{CATALOGUE.name}: {len(catalogue.missing)} to write"]))
     return 1 if catalogue.missing else 0

@@ -18,11 +18,11 @@ from posixpath import normpath, relpath
 
 from . import reference
 from .cells import Chapter, run
-from .figures import Shelf
+from .figures import SiteFiles
 from .pages import Page, fill
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS, LOOK = ROOT / "docs", Path(__file__).parent / "look"
+DOCS, THEME = ROOT / "docs", Path(__file__).parent / "look"
 LANGUAGES = {"en": "", "zh": ".zh-CN"}
 
 # The pages in reading order: a section, and its pages by where they stand in the site.
@@ -103,66 +103,70 @@ def scripts() -> list[Path]:
     return [DOCS / f"{name}.py" for name in names() if (DOCS / f"{name}.py").exists()]
 
 
-def filled(source: Source, chapter: Chapter | None, shelf: Shelf) -> str:
+def render(source: Source, chapter: Chapter | None, site_files: SiteFiles) -> str:
     """A page as Markdown, its links leading to pages of the site."""
     deep = source.name.count("/")
     here = "../" * deep
-    page = Page(source.lang, here + ("" if source.lang == "en" else "../"), here, chapter, shelf)
+    page = Page(source.lang, here + ("" if source.lang == "en" else "../"), here, chapter, site_files)
     text = SWITCH.sub("", source.text())
     if source.path is not None:
-        text = MISTAKE.sub(lambda found: f"{found[0]} {{ #{found[1].lower()} }}", text)
-        text = _linked(text, source, page, shelf)
+        text = MISTAKE.sub(lambda match: f"{match[0]} {{ #{match[1].lower()} }}", text)
+        text = _rewrite_links(text, source, page, site_files)
     return fill(text, page) if chapter is not None else text
 
 
-def _linked(text: str, source: Source, page: Page, shelf: Shelf) -> str:
+def _rewrite_links(text: str, source: Source, page: Page, site_files: SiteFiles) -> str:
     """Links between files as links between pages; what else of the project is linked to comes along as a file."""
     assert source.path is not None
-    at = source.path.relative_to(ROOT).parent.as_posix()
-    known = {
+    folder = source.path.relative_to(ROOT).parent.as_posix()
+    page_names = {
         f"{ELSEWHERE.get(name, f'docs/{name}')}{suffix}.md": name for name in names() for suffix in LANGUAGES.values()
     } | {"README.md": "index", "README.zh-CN.md": "index"}
 
-    def place(link: str) -> str | None:
+    def page_address(link: str) -> str | None:
         target, _, anchor = link.partition("#")
         if not target or re.match(r"[a-z]+:", target):
             return link
-        path = normpath(str(PurePosixPath(at, target)))
-        if path in known:
-            there = relpath(known[path], PurePosixPath(source.name).parent.as_posix())
-            return f"{there}.md{'#' + anchor if anchor else ''}"
+        path = normpath(str(PurePosixPath(folder, target)))
+        if path in page_names:
+            address = relpath(page_names[path], PurePosixPath(source.name).parent.as_posix())
+            return f"{address}.md{'#' + anchor if anchor else ''}"
         if (ROOT / path).is_file():
-            shown = f"files/{path}.txt" if path.endswith((".md", ".py")) else f"files/{path}"  # a browser shows texts
-            shelf.put(shown, (ROOT / path).read_bytes)
-            return f"{page.up}{shown}"
+            file_name = (
+                f"files/{path}.txt" if path.endswith((".md", ".py")) else f"files/{path}"
+            )  # a browser shows texts
+            site_files.put(file_name, (ROOT / path).read_bytes)
+            return f"{page.up}{file_name}"
         if (ROOT / path).is_dir():
             return None  # a folder can't be shown: its name stays
         raise ValueError(f"{source.path}: {link} leads nowhere")
 
-    def linked(found: re.Match[str]) -> str:
-        there = place(found[2])
-        return f"[{found[1]}]({there})" if there else found[1]
+    def replace_link(match: re.Match[str]) -> str:
+        address = page_address(match[2])
+        return f"[{match[1]}]({address})" if address else match[1]
 
-    text = PICTURE.sub(lambda found: f"![{found[1]}]({place(found[2])})", text)
+    text = PICTURE.sub(lambda match: f"![{match[1]}]({page_address(match[2])})", text)
     pieces = re.split(r"(^```.*?^```$|`[^`\n]+`)", text, flags=re.MULTILINE | re.DOTALL)
-    return "".join(piece if piece.startswith("`") else LINK.sub(linked, piece) for piece in pieces)
+    return "".join(piece if piece.startswith("`") else LINK.sub(replace_link, piece) for piece in pieces)
 
 
-def build(out: Path, work: Path, slow: bool = False, told: bool = True) -> None:
+def build(out: Path, work: Path, slow: bool = False, verbose: bool = True) -> None:
     """Run the scripts, fill the pages, build both languages into `out`."""
     for folder in (out, work):
         shutil.rmtree(folder, ignore_errors=True)
-    shelf = Shelf()
+    site_files = SiteFiles()
     chapters: dict[Path, Chapter] = {}
     for script in scripts():
-        if told:
+        if verbose:
             print(f"running {script.relative_to(ROOT)}", flush=True)
         chapters[script] = run(script, slow)
     for source in sources():
         there = work / source.lang / "docs" / f"{source.name}.md"
         there.parent.mkdir(parents=True, exist_ok=True)
         try:
-            there.write_text(filled(source, chapters.get(source.script) if source.script else None, shelf), "utf-8")
+            there.write_text(
+                render(source, chapters.get(source.script) if source.script else None, site_files), "utf-8"
+            )
         except Exception as error:
             error.add_note(f"on the page {source.name} ({source.lang})")
             raise
@@ -171,7 +175,7 @@ def build(out: Path, work: Path, slow: bool = False, told: bool = True) -> None:
     for old, name in MOVED.items():
         for folder in (out, out / "zh"):
             (folder / f"{old}.html").write_text(REDIRECT.format(name=name), "utf-8")
-    for name, content in shelf.files.items():
+    for name, content in site_files.files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(content)
     _offline(out)
@@ -179,11 +183,12 @@ def build(out: Path, work: Path, slow: bool = False, told: bool = True) -> None:
 
 def _zensical(work: Path, lang: str, out: Path) -> None:
     """One language, by zensical; its configuration is JSON, which is YAML too."""
-    shutil.copytree(LOOK / "assets", work / "docs" / "look")
+    shutil.copytree(THEME / "assets", work / "docs" / "look")
     at = ("en", "zh").index(lang)
     titles = [{section[at]: [f"{name}.md" for name in pages]} for section, pages in NAV.items()]
     flat = [
-        one if len(next(iter(one.values()))) > 1 else {next(iter(one)): next(iter(one.values()))[0]} for one in titles
+        section if len(next(iter(section.values()))) > 1 else {next(iter(section)): next(iter(section.values()))[0]}
+        for section in titles
     ]
     settings = {
         "site_name": "qkv",
@@ -197,7 +202,7 @@ def _zensical(work: Path, lang: str, out: Path) -> None:
             "variant": "modern",
             "language": lang,
             "font": False,
-            "custom_dir": str(LOOK / "templates"),
+            "custom_dir": str(THEME / "templates"),
             "features": [
                 "navigation.footer",
                 "navigation.indexes",
@@ -229,16 +234,18 @@ def _zensical(work: Path, lang: str, out: Path) -> None:
     }
     written = json.dumps(settings, ensure_ascii=False, indent=1).replace(f'"{SLUGS}"', SLUGS)
     (work / "mkdocs.yml").write_text(written, encoding="utf-8")
-    run_it = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "-f", "mkdocs.yml"]
-    done = subprocess.run(run_it, cwd=work, capture_output=True, text=True, encoding="utf-8")
-    if done.returncode:
-        raise ValueError(f"zensical could not build the {lang} pages:\n{done.stdout[-6000:]}{done.stderr[-2000:]}")
+    command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "-f", "mkdocs.yml"]
+    process = subprocess.run(command, cwd=work, capture_output=True, text=True, encoding="utf-8")
+    if process.returncode:
+        raise ValueError(
+            f"zensical could not build the {lang} pages:\n{process.stdout[-6000:]}{process.stderr[-2000:]}"
+        )
     shutil.copytree(work / "site", out, dirs_exist_ok=True)
 
 
 def _offline(out: Path) -> None:
     """Search on a page from the disk needs a small script, which zensical would have it fetch: it comes along instead."""
-    shim = (LOOK / "iframe-worker.js").read_bytes()
+    shim = (THEME / "iframe-worker.js").read_bytes()
     for lang in LANGUAGES:
         root = out if lang == "en" else out / lang
         (root / "404.html").unlink()  # its links are for a site at a server's root, and a host has its own

@@ -16,7 +16,7 @@ from qkv.i18n import Problem
 from qkv.tracing.record import hf_attention, recorder
 from qkv.tracing.record.hf_attention import Untraceable
 from tests.tracing.record import zoo
-from tools.make_huggingface_docs import FILES, listed, page
+from tools.make_huggingface_docs import FILES, page, read_outcomes
 
 ENCODER_DECODERS = (
     "bart blenderbot encoder-decoder m2m_100 marian mbart mt5 nllb-moe pegasus plbart seamless_m4t seamless_m4t_v2 t5gemma"
@@ -153,12 +153,12 @@ def _eager(kind, model, batch):
 @pytest.mark.parametrize(("verdict", "kind"), [(verdict, kind) for verdict, kinds in SAMPLE.items() for kind in kinds])
 def test_maps_are_the_models_own_or_it_is_refused(verdict, kind):
     assert outcome(kind) == verdict
-    assert listed()[kind] == verdict
+    assert read_outcomes()[kind] == verdict
 
 
 def test_the_pages_agree():
-    verdicts = listed()
-    assert verdicts == listed("zh") and list(verdicts) and set(verdicts) == set(zoo.types())
+    verdicts = read_outcomes()
+    assert verdicts == read_outcomes("zh") and list(verdicts) and set(verdicts) == set(zoo.types())
     for lang, file in FILES.items():
         assert file.read_text(encoding="utf-8") == page(lang, verdicts, transformers.__version__)
     counts = [list(verdicts.values()).count(verdict) for verdict in ("traced", "eager", "refused")]
@@ -175,4 +175,4 @@ def test_every_type_matches_the_page(kind):
         verdict = outcome(kind)
     except zoo.Unbuildable:
         verdict = "unbuilt"
-    assert listed()[kind] == verdict
+    assert read_outcomes()[kind] == verdict
