@@ -21,8 +21,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from qkv.library import store
-from qkv.studio.frames import unpack
 from tests.studio.conftest import Client
+from tests.studio.unpacking import unpack
 
 from ._measure import Row, publish, published
 

@@ -169,7 +169,7 @@ class Pointing(Translation):
     """A translator that is also told where its nouns should look: what of their attention lies beside their thing is loss."""
 
     def __init__(self, plain: Translation, boxes: dict[bytes, np.ndarray]) -> None:
-        super().__init__(plain.train, plain.held, plain.tokenizer, plain.examples)
+        super().__init__(plain.train, plain.held_out, plain.tokenizer, plain.examples)
         self.boxes = boxes
 
     def loss(self, model: Any, batch: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:

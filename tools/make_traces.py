@@ -20,7 +20,7 @@ from qkv.studio.handlers import HANDLERS, Job, next_words
 from qkv.studio.loaded_models import LoadedModels
 from qkv.studio.requests import ViewSpec
 from qkv.studio.text_views import TextView
-from qkv.studio.worker_client import FIRST, ship
+from qkv.studio.worker_client import FIRST, pack_responses
 
 CAT = "The cat sat on the mat because it was tired"
 ANIMAL = "The animal didn't cross the street because it was too tired"
@@ -56,7 +56,7 @@ def main() -> None:
         file = FOLDER / f"{name}.safetensors"
         replace(trace, outputs={}).save(file, half=True)
         print(f"{file.name}: {trace!r}, {file.stat().st_size / 1e6:.2f} MB")
-    FIRST.write_bytes(ship(dict(map(response_to, first_requests()))))
+    FIRST.write_bytes(pack_responses(dict(map(response_to, first_requests()))))
     print(f"{FIRST.name}: {FIRST.stat().st_size / 1e6:.2f} MB")
 
 

@@ -90,11 +90,11 @@ def test_each_noun_attends_to_its_own_shape(files):
 def test_most_unseen_pictures_are_captioned_correctly():
     """Drawn as those it learned from, by another seed; the script that made it measures more of them."""
     model, tokenizer = qkv.load(DEMO)
-    drawn = list(maker.pairs(3, 30))
-    captions = [pair for each in drawn for pair in maker.both(*each)]
-    assert maker.right(model, tokenizer, captions) > 0.85
-    pairs_of_shapes = [each for each in drawn if each[1].parted is not None]
-    attention = np.array([maker.on_its_thing(model, tokenizer, *each) for each in pairs_of_shapes[:5]])
+    drawn = list(maker.make_pictures(3, 30))
+    captions = [pair for each in drawn for pair in maker.both_languages(*each)]
+    assert maker.accuracy(model, tokenizer, captions) > 0.85
+    pairs_of_shapes = [each for each in drawn if each[1].boundary is not None]
+    attention = np.array([maker.attention_in_box(model, tokenizer, *each) for each in pairs_of_shapes[:5]])
     assert attention[:, 0].mean() > 0.6 > 0.4 > attention[:, 1].mean()
     for pixels, each in pairs_of_shapes:
         first, second = each.boxes(pixels)

@@ -1,4 +1,4 @@
-"""A chapter's script: run once, in order, and what took long is kept by the code that made it."""
+"""Scripts of chapters: cells run in order, and results of slow cells are stored with a hash of the code."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Every chapter: its code runs, what its pages quote is there, and nothing that they tell is loose."""
+"""Every chapter: its code runs, its pages can be filled, and every number on them is computed."""
 
 import pytest
 
@@ -30,7 +30,7 @@ _chapters = {}
 
 
 def _run(name):
-    """Once for both languages."""
+    """Run a chapter once for both languages."""
     if name not in _chapters:
         _chapters.clear()
         _chapters[name] = run(site.DOCS / f"{name}.py")
@@ -42,7 +42,7 @@ def _run(name):
     "name", [name for name in SCRIPTS if any(c.slow for c in cells(site.DOCS / f"{name}.py").values())]
 )
 def test_slow_cells_run_too(name, tmp_path, monkeypatch):
-    """On this machine and these versions; what is kept was perhaps made on others, so numbers are not compared."""
+    """Numbers are not compared: the stored ones may come from other machines and versions."""
     for folder in ("docs", "benchmarks"):  # scripts look for these above themselves
         (tmp_path / folder).symlink_to(site.ROOT / folder)
     script = tmp_path / "chapter.py"

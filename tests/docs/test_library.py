@@ -1,4 +1,4 @@
-"""The picture of the first page: its light is attention's, live and still."""
+"""The figure of the first page shows attention weights, in HTML and as a table."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What a page calls for is put in, and what it tells without computing it is found."""
+"""Pages are filled with what they refer to, and numbers that are not computed are reported."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def page(lang="en", **values):
 
 
 @pytest.mark.parametrize(
-    ("reference", "shown"),
+    ("reference", "expected"),
     [
         ("{{ x:.2f }}", "−0.67"),
         ("{{ n }}", "7"),
@@ -60,7 +60,7 @@ def test_code_blocks_are_unchanged():
 
 @pytest.mark.parametrize("line", ["@cell two", "@figure none What.", "@what one", "@figure x"])
 def test_missing_parts_are_errors(line):
-    with pytest.raises(ValueError, match=r"no cell two|no figure none|none of|doesn't say what it shows"):
+    with pytest.raises(ValueError, match=r"no cell two|no figure none|none of|has no caption"):
         fill(line, page(x=1))
 
 
@@ -77,7 +77,7 @@ def test_commands_print_in_the_language_of_the_page():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("it gets 0.80 of it", ["0.80"]),
         ("seven heads", ["seven"]),
@@ -110,8 +110,8 @@ def test_built_pages_are_checked(tmp_path, monkeypatch):
     )
     messages = checks.problems(tmp_path)
     assert sorted(message.split(": ")[-1] for message in messages) == [
-        "a.html says nothing to those who can't see it",
-        "a.html would fetch https://example.org/x.js",
-        "b.html leads nowhere",
-        "that page has no such place",
+        "a.html has no alt text or title",
+        "broken link b.html",
+        "loads https://example.org/x.js",
+        "the page has no such anchor",
     ]

@@ -1,4 +1,4 @@
-"""The measurements in Chinese: numbers as they are, words by the catalogue, and what has none is named."""
+"""Benchmark results in Chinese: numbers are unchanged, text is translated, missing translations are reported."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ CATALOGUE = {
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("| what | bar |", "| 项目 | bar |"),
         ("|---|---|", "|---|---|"),
@@ -56,7 +56,7 @@ def test_what_has_no_chinese_is_named_with_its_line(line, missing):
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """A page and its catalogue, in a folder of their own."""
+    """Return a function that writes a page and its catalogue."""
 
     def write(page, catalogue):
         for name, text in (("RESULTS", page), ("CATALOGUE", catalogue)):
@@ -72,7 +72,7 @@ def test_a_new_row_is_named_until_its_chinese_is_written(files, capsys):
     assert "'a new row' has no Chinese yet" in message and "make words" in message and "| a new row | 3 ms |" in message
     assert results.main() == 1 == results.main() and "a new row" in capsys.readouterr().out
     written = results.CATALOGUE.read_text(encoding="utf-8")
-    assert written.count('msgid "a new row"\nmsgstr ""') == 1, "once, however often it is asked"
+    assert written.count('msgid "a new row"\nmsgstr ""') == 1, "added once"
     results.CATALOGUE.write_text(written.replace('row"\nmsgstr ""', 'row"\nmsgstr "新的一行"'), encoding="utf-8")
     assert results.problems() == [] and results.main() == 0
     assert results.page("zh") == "| 新的一行 | 3 ms |\n" and results.page("en") == "| a new row | 3 ms |\n"
@@ -82,7 +82,7 @@ def test_a_new_row_is_named_until_its_chinese_is_written(files, capsys):
 def test_chinese_with_other_numbers_is_named(files, chinese):
     files("| 3 ms |\n", f'msgid "{{}} ms"\nmsgstr "{chinese}"\n')
     (message,) = results.problems()
-    assert "other holes" in message
+    assert "other placeholders" in message
     results.page("zh")
 
 

@@ -1,4 +1,4 @@
-"""The built book in a real browser: nothing fetched, nothing thrown, both languages, dark and light, wide and narrow."""
+"""The built book in a browser: no requests, no errors; both languages, dark and light, wide and narrow."""
 
 import io
 
@@ -32,7 +32,7 @@ def browser(chromium):
 
 @pytest.fixture
 def visit(browser, built):
-    """Open a page from the disk; whatever it fetches from elsewhere, logs or raises is kept and must be nothing."""
+    """Open a page from the disk; fail if it requests other addresses, logs an error or raises one."""
     contexts, wrong = [], []
 
     def go(name, scheme="light", width=1280):
@@ -55,7 +55,7 @@ def visit(browser, built):
 
 
 def live_figures(tab):
-    """Scroll to every frame so that it loads, and wait until each has said how tall it is."""
+    """Scroll to every frame, so that it loads, and yield each when it is ready."""
     for frame in tab.query_selector_all("figure.qkv iframe"):
         frame.scroll_into_view_if_needed()
         inside = frame.content_frame()

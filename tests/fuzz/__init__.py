@@ -1,9 +1,9 @@
-"""One fuzzer for every reader of foreign files: each damaged file gets a sentence or loads, and nothing else happens.
+"""A fuzzer for every reader of foreign files: a damaged file loads or raises a Problem, and nothing else happens.
 
-    damage.py     what can happen to a file, from its structure: JSON, safetensors, GGUF, protobuf, bytes
-    readers.py    a good example for every reader, and how it is opened and used
+    damage.py     damage to files by their structure: JSON, safetensors, GGUF, protobuf, bytes
+    readers.py    valid files for every reader, and how they are opened and used
     worker.py     a process that tries cases with a limit on its memory
-    __main__.py   hands out the cases, guards the time, names crashes: `python -m tests.fuzz --n 10000`
+    __main__.py   distributes cases, limits their time, reports crashes: `python -m tests.fuzz --n 10000`
 
-A case is a reader and a seed, and is the same every time.
+A case is a reader and a seed, and is deterministic.
 """

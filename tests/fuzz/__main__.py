@@ -1,6 +1,6 @@
-"""python -m tests.fuzz [--n 10000] [--reader NAME …] [--seed S]: try damaged files, show progress, keep what fails.
+"""python -m tests.fuzz [--n 10000] [--reader NAME …] [--seed S]: try damaged files, show progress, keep failures.
 
-With --seed, one case of each reader named, with everything it had to say.
+With --seed, run one case of each reader and print all details.
 """
 
 import argparse
@@ -32,7 +32,7 @@ PROGRAM = ("-m", "tests.fuzz.worker")
 
 @dataclass
 class Result:
-    """What came of all cases."""
+    """Outcomes of all cases."""
 
     counts: dict[str, collections.Counter[str]] = field(
         default_factory=lambda: collections.defaultdict(collections.Counter)
@@ -42,7 +42,7 @@ class Result:
 
 
 class Worker:
-    """One process, and how it ended if it did."""
+    """A worker process."""
 
     def __init__(self, corpus: Path, scratch: Path, program: Sequence[str] = PROGRAM, more: Sequence[str] = ()) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -62,7 +62,7 @@ class Worker:
             raise RuntimeError(f"the worker can't read the good files:\n{self.stderr_tail()}")
 
     def request(self, line: str | None, seconds: float) -> str:
-        """Its answer; "" if it died, which it is made to when it takes too long."""
+        """Send a line and return the answer; "" if the process died or was killed after the time limit."""
         assert self.process.stdin is not None and self.process.stdout is not None
         alarm = threading.Timer(seconds, self._stop)
         alarm.start()
@@ -81,14 +81,14 @@ class Worker:
         self.process.kill()
 
     def attempt(self, reader: str, seed: int) -> dict[str, str]:
-        """What came of a case; a crash or a hang is told as such, and this worker is then of no more use."""
+        """Return the outcome of a case. After a crash or a timeout the worker is dead."""
         answer = self.request(f"{reader} {seed}", SECONDS)
         if answer.endswith("\n"):
             report = json.loads(answer)
             self.errors.seek(self.errors_read)
             new_errors = self.errors.read()
             self.errors_read = self.errors.tell()
-            # A library in Rust writes that on the person's terminal, whoever catches it.
+            # Rust libraries print panics on stderr even if they are caught.
             return (
                 report | {"outcome": "wrong", "why": f"a panic was printed\n{new_errors[-3000:]}"}
                 if "panicked" in new_errors
@@ -101,13 +101,13 @@ class Worker:
         return {"outcome": "wrong", "why": f"{reason}\n{self.stderr_tail()}", "dead": "yes"}
 
     def stderr_tail(self) -> str:
-        """The end of what it wrote on stderr."""
+        """Return the end of its stderr."""
         self.errors.flush()
         self.errors.seek(0)
         return self.errors.read()[-3000:]
 
     def end(self) -> None:
-        """Stop it."""
+        """Stop the process."""
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
@@ -117,7 +117,7 @@ class Worker:
 
 
 def make_corpus(folder: Path, readers: list[str]) -> None:
-    """The good files of each reader."""
+    """Write the valid files of each reader."""
     for reader in readers:
         (folder / reader).mkdir(parents=True)
         READERS[reader].make(folder / reader)
@@ -131,7 +131,7 @@ def fuzz(
     failures_folder: Path | None = None,
     show: bool = False,
 ) -> Result:
-    """Try all cases; good files and scratch copies go to `folder`, files that fail to `kept`."""
+    """Try all cases; valid files and scratch copies go to `folder`, failures to `failures_folder`."""
     result, todo, lock = Result(), queue.SimpleQueue[tuple[str, int]](), threading.Lock()
     start_time = last_print = time.monotonic()
     make_corpus(folder / "good", list(dict.fromkeys(reader for reader, _ in cases)))
@@ -176,7 +176,7 @@ def fuzz(
 
 
 def save_failure(worker: Worker, reader: str, seed: int, report: dict[str, str], failures_folder: Path) -> None:
-    """The damaged file and what came of it. A worker that lives has put the good one back, so it is made again."""
+    """Write the damaged file and the reason. It is damaged again, since a live worker has restored the valid file."""
     dice = random.Random(f"{reader} {seed}")
     name = dice.choice(list(READERS[reader].files))
     good = worker.scratch.with_name("good") / reader / name
@@ -187,7 +187,7 @@ def save_failure(worker: Worker, reader: str, seed: int, report: dict[str, str],
 
 
 def main() -> int:
-    """The exit code is 1 if anything was neither a sentence nor a load."""
+    """Return exit code 1 if any case neither loaded nor raised a Problem."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--n", type=int, default=10_000, help="how many cases in all (10000)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")

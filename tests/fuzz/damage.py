@@ -1,4 +1,4 @@
-"""What can happen to a file. Every function takes the good bytes and a `random.Random`, and gives damaged ones."""
+"""Damage to files. Every function takes the valid bytes and a `random.Random`, and returns damaged bytes."""
 
 import copy
 import json
@@ -19,7 +19,7 @@ WORDS = [
 
 
 def random_value(dice: Random) -> Any:
-    """Something that a reader may not expect."""
+    """Return a value that a reader may not expect."""
     return dice.choice(
         [
             lambda: dice.choice([None, True, False]),
@@ -34,7 +34,7 @@ def random_value(dice: Random) -> Any:
 
 
 def nest(depth: int) -> Any:
-    """A list in a list in a list …"""
+    """Return lists nested to this depth."""
     nested_list: Any = []
     for _ in range(depth):
         nested_list = [nested_list]
@@ -42,7 +42,7 @@ def nest(depth: int) -> Any:
 
 
 def entries_of(root: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a JSON tree; of long lists, only the beginning and the end."""
+    """Return every (container, key) of a JSON tree; for long lists, only the first and last keys."""
     entries: list[tuple[Any, Any]] = []
     queue = [root]
     for holder in queue:
@@ -60,13 +60,13 @@ def entries_of(root: Any, most: int = 20_000) -> list[tuple[Any, Any]]:
 
 
 def damage_tree(good: Any, dice: Random) -> Any:
-    """A JSON tree with one to four things wrong in it."""
+    """Return a JSON tree with one to four changes."""
     damaged = copy.deepcopy(good)
     for _ in range(dice.choice([1, 1, 1, 2, 4])):
         entries = entries_of(damaged)
         if not entries:
             return random_value(dice)
-        # As often a name at the top as something deep inside a vocabulary.
+        # Half of the time a top-level key, since most keys are in vocabularies.
         top = [(holder, key) for holder, key in entries if holder is damaged]
         holder, key = dice.choice(top if dice.random() < 0.5 else entries)
         action = dice.choice("value value value value delete rename double swap type near".split())
@@ -91,12 +91,12 @@ def damage_tree(good: Any, dice: Random) -> Any:
 
 
 def inside(holder: Any, part: Any) -> bool:
-    """Is it the thing itself or somewhere in it? (Putting a list into itself would make it endless.)"""
+    """True if `holder` is `part` or inside it. (A list inside itself would be infinite.)"""
     return holder is part or any(h[k] is part for h, k in entries_of(holder))
 
 
 def as_json(good: bytes, dice: Random) -> bytes:
-    """A JSON file: mostly its tree, sometimes its text."""
+    """Damage a JSON file: usually its tree, sometimes its text."""
     if dice.random() < 0.15:
         return dice.choice(
             [
@@ -114,7 +114,7 @@ def as_json(good: bytes, dice: Random) -> bytes:
 
 
 def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
-    """Any file; mostly within the first `head` bytes, where numbers and names are."""
+    """Damage any file, mostly within the first `head` bytes, which hold numbers and names."""
     raw = bytearray(good)
     if not raw:
         return dice.randbytes(20)
@@ -144,7 +144,7 @@ def as_bytes(good: bytes, dice: Random, head: int | None = None) -> bytes:
 
 
 def as_png(good: bytes, dice: Random) -> bytes:
-    """A PNG whose checksums are right: other sizes and kinds, chunks left out, doubled, moved, with other bytes in them."""
+    """Damage a PNG but keep valid checksums: change sizes and kinds; remove, repeat, move or damage chunks."""
     if dice.random() < 0.25:
         return as_bytes(good, dice)
     chunks, at = [], 8
@@ -177,7 +177,7 @@ def as_png(good: bytes, dice: Random) -> bytes:
 
 
 def damage_pixels(raw: bytes, dice: Random) -> bytes:
-    """Compressed pixels that unpack: to other ones, or to far more."""
+    """Return compressed data that unpack to damaged pixels, or to far more of them."""
     try:
         pixels = zlib.decompress(raw)
     except zlib.error:
@@ -186,7 +186,7 @@ def damage_pixels(raw: bytes, dice: Random) -> bytes:
 
 
 def as_lines(good: bytes, dice: Random) -> bytes:
-    """A text file of lines."""
+    """Damage a text file line by line."""
     lines = good.split(b"\n")
     for _ in range(dice.choice([1, 1, 3])):
         at = dice.randrange(len(lines))
@@ -196,14 +196,14 @@ def as_lines(good: bytes, dice: Random) -> bytes:
 
 
 def replacement_lines(line: bytes, dice: Random) -> list[bytes]:
-    """What may stand where one line stood."""
+    """Return lines to replace a line with."""
     word = dice.choice(WORDS).encode("utf-8", "surrogatepass")
     bare = line.replace(b" ", b"").replace(b"\t", b"")
     return dice.choice([[], [line] * 2, [word], [line + b" " + word], [as_bytes(line, dice)], [bare], [b"\xff\xfe"]])
 
 
 def as_safetensors(good: bytes, dice: Random, inner: str | None = None) -> bytes:
-    """Its header is JSON after its length; in `inner`, its metadata under that name, is more JSON."""
+    """Damage a safetensors file: its JSON header, or the JSON in the metadata entry `inner`."""
     length = int.from_bytes(good[:8], "little")
     if dice.random() < 0.3:
         return as_bytes(good, dice, 8 + length)
@@ -218,7 +218,7 @@ def as_safetensors(good: bytes, dice: Random, inner: str | None = None) -> bytes
 
 
 def as_tensors(good: bytes, dice: Random) -> bytes:
-    """A whole safetensors file in which tensors have other names, shapes, types and values, or are not there."""
+    """Return a valid safetensors file in which tensors have other names, shapes, types and values, or are missing."""
     if dice.random() < 0.3:
         return as_safetensors(good, dice)
     length = int.from_bytes(good[:8], "little")
@@ -258,7 +258,7 @@ def as_tensors(good: bytes, dice: Random) -> bytes:
 
 
 def as_json_lines(good: bytes, dice: Random) -> bytes:
-    """A file with a JSON value on each line: one of them is damaged as JSON or as text."""
+    """Damage a line of a JSON Lines file, as JSON or as text."""
     lines = good.rstrip(b"\n").split(b"\n")
     at = dice.randrange(len(lines))
     lines[at : at + 1] = [as_json(lines[at], dice)] if dice.random() < 0.7 else replacement_lines(lines[at], dice)
@@ -266,7 +266,7 @@ def as_json_lines(good: bytes, dice: Random) -> bytes:
 
 
 def as_gguf(good: bytes, dice: Random) -> bytes:
-    """Settings with other values, types and counts; or anything in the header."""
+    """Damage a GGUF file: values, types and counts of its settings, or any byte of its header."""
     settings, begin, end = gguf_settings(good)
     if dice.random() < 0.35:
         return as_bytes(good, dice, end)
@@ -277,7 +277,7 @@ def as_gguf(good: bytes, dice: Random) -> bytes:
     head = good[:16] + struct.pack("<Q", len(settings))
     for key, kind, raw in settings:
         head += struct.pack("<Q", len(key)) + key + struct.pack("<I", kind) + raw
-    # What follows begins at a multiple of 32: fill up, so that the tensors stay where the file says they are.
+    # The tensors begin at a multiple of 32: pad the header, so that their offsets stay correct.
     shift = (len(head) - begin) % 32
     if shift:
         return pad_gguf(head, good[begin:end], 32 - shift) + good[end:]
@@ -285,7 +285,7 @@ def as_gguf(good: bytes, dice: Random) -> bytes:
 
 
 def gguf_replacements(key: bytes, kind: int, raw: bytes, other: Setting, dice: Random) -> list[Setting]:
-    """What may stand where one setting stood."""
+    """Return settings to replace a setting with."""
     replacements: list[Callable[[], list[Setting]]] = [
         lambda: [],
         lambda: [(key, kind, raw)] * 2,
@@ -301,7 +301,7 @@ def gguf_replacements(key: bytes, kind: int, raw: bytes, other: Setting, dice: R
 
 
 def pad_gguf(head: bytes, table: bytes, more: int) -> bytes:
-    """One more setting, of a length that brings the table back to its place."""
+    """Add a setting of the length that realigns the table."""
     least = 8 + 1 + 4 + 8
     length = (more - least) % 32
     count = int.from_bytes(head[16:24], "little") + 1
@@ -310,7 +310,7 @@ def pad_gguf(head: bytes, table: bytes, more: int) -> bytes:
 
 
 def gguf_settings(good: bytes) -> tuple[list[Setting], int, int]:
-    """(key, type, bytes) of each setting, where they end, and where the data begin, of a file that is whole."""
+    """Return (key, type, bytes) of each setting, their end and the start of the data, of a valid file."""
     sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
     at = 24
 
@@ -352,7 +352,7 @@ def gguf_settings(good: bytes) -> tuple[list[Setting], int, int]:
 
 
 def gguf_value(dice: Random) -> tuple[int, bytes]:
-    """A setting of any type."""
+    """Return a random setting as (type, bytes)."""
     kind = dice.choice([4, 4, 5, 6, 7, 8, 8, 9, 9, 10, 11, 12])
     if kind == 8:
         raw = dice.choice(WORDS).encode("utf-8", "surrogatepass")
@@ -372,7 +372,7 @@ def gguf_value(dice: Random) -> tuple[int, bytes]:
 
 
 def as_protobuf(good: bytes, dice: Random) -> bytes:
-    """A SentencePiece model: fields left out, doubled, moved, of other kinds; pieces with other texts and scores."""
+    """Damage a SentencePiece model: remove, repeat or change fields, and texts and scores of pieces."""
     if dice.random() < 0.3:
         return as_bytes(good, dice)
     fields = protobuf_fields(good)
@@ -391,7 +391,7 @@ def as_protobuf(good: bytes, dice: Random) -> bytes:
 
 
 def as_messages(good: bytes, dice: Random) -> bytes:
-    """An ONNX model: the same at any depth, often in the largest of its parts."""
+    """Damage fields of an ONNX model at any depth, often in its largest part."""
     fields = protobuf_fields(good)
     if not fields or dice.random() < 0.1:
         return as_bytes(good, dice)
@@ -407,7 +407,7 @@ def as_messages(good: bytes, dice: Random) -> bytes:
 
 
 def protobuf_replacements(number: int, kind: int, raw: bytes, dice: Random) -> list[tuple[int, int, bytes]]:
-    """What may stand where one field stood."""
+    """Return fields to replace a field with."""
     replacements: list[Callable[[], list[tuple[int, int, bytes]]]] = [
         lambda: [],
         lambda: [(number, kind, raw)] * 2,
@@ -423,7 +423,7 @@ def protobuf_replacements(number: int, kind: int, raw: bytes, dice: Random) -> l
 
 
 def protobuf_fields(raw: bytes) -> list[tuple[int, int, bytes]]:
-    """(number, kind, bytes) of each field; nothing where it is no message."""
+    """Return (number, kind, bytes) of each field; an empty list if it is not a message."""
     fields, at = [], 0
 
     def number() -> int:
@@ -456,14 +456,14 @@ def protobuf_fields(raw: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def join_protobuf(fields: list[tuple[int, int, bytes]]) -> bytes:
-    """The other way."""
+    """Return the bytes of these fields, the inverse of `protobuf_fields`."""
     return b"".join(
         varint(number << 3 | kind) + (varint(len(raw)) if kind == 2 else b"") + raw for number, kind, raw in fields
     )
 
 
 def varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Return a varint: seven bits per byte, lowest first."""
     encoded = b""
     while number > 127:
         encoded += bytes([number & 127 | 128])

@@ -1,4 +1,4 @@
-"""Every reader of foreign files: how a good example is made, what of it is damaged, and how it is opened and used."""
+"""Every reader of foreign files: how valid files are made, which are damaged, and how they are opened and used."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ TEXT = "Hello, 世界! ｶﾞ the cat\t<s></s> 🙂\n"
 
 @dataclass(frozen=True)
 class Reader:
-    """`make(folder)` writes good files, one of `files` (path -> how it is damaged) gets damaged, `open(folder, file)`."""
+    """`make(folder)` writes valid files, one of `files` (path → damage) is damaged, `open(folder, file)` reads them."""
 
     make: Callable[[Path], None]
     open: Callable[[Path, Path], object]
@@ -30,7 +30,7 @@ class Reader:
 
 
 def use_tokenizer(tokenizer: Any) -> None:
-    """What every verb does with a tokenizer."""
+    """Use a tokenizer as the commands do."""
     from qkv.i18n import Problem
 
     for text, special in ((TEXT, False), (TEXT, True), ("the cat", True)):
@@ -46,7 +46,7 @@ def use_tokenizer(tokenizer: Any) -> None:
 
 
 def use_model(model: Any) -> None:
-    """Every weight is there, and it computes."""
+    """Check that every weight is loaded, and run the model."""
     import torch
 
     assert not any(p.is_meta for p in model.parameters()), "not whole"
@@ -56,7 +56,7 @@ def use_model(model: Any) -> None:
 
 
 def open_model(path: Path) -> None:
-    """A model by whatever names it; one with a generation_config.json writes a few tokens by it."""
+    """Load and use a model; with a generation_config.json, generate a few tokens."""
     from qkv.formats import model_files
     from qkv.generation.decoding import stream
 
@@ -69,14 +69,14 @@ def open_model(path: Path) -> None:
 
 
 def open_tokenizer(folder: Path, file: Path) -> None:
-    """A folder's tokenizer alone."""
+    """Load and use only the tokenizer of a folder."""
     from qkv import text
 
     use_tokenizer(text.load(file.parent))
 
 
 def open_pieces(folder: Path, file: Path) -> None:
-    """A SentencePiece model alone, and as Marian uses it."""
+    """Load a SentencePiece model alone, and as Marian uses it."""
     from qkv.text import imported_tokenizers
 
     use_tokenizer(imported_tokenizers.from_sentencepiece(file, begin=True, end=True))
@@ -84,7 +84,7 @@ def open_pieces(folder: Path, file: Path) -> None:
 
 
 def open_trace(folder: Path, file: Path) -> None:
-    """What `qkv see --trace` does."""
+    """Read a trace as `qkv see --trace` does."""
     from qkv.tracing.views.traces import Trace
     from qkv.tracing.views.word_map import view
 
@@ -98,7 +98,7 @@ def open_trace(folder: Path, file: Path) -> None:
 
 
 def open_run(folder: Path, file: Path) -> None:
-    """What `qkv generate`, `qkv train --resume` and `qkv see --watch` do, each with a sentence of its own."""
+    """Read a run as `qkv generate`, `qkv train --resume` and `qkv see --watch` do; each may raise a Problem."""
     from qkv.i18n import Problem
     from qkv.train.run import resume
 
@@ -114,7 +114,7 @@ def open_run(folder: Path, file: Path) -> None:
 
 
 def open_shards(folder: Path, file: Path) -> None:
-    """Go on with a run of many processes, once state.json agrees with a damaged shard: the hash alone finds all the others."""
+    """Resume a run of several processes with the damaged shard's hash in state.json; else the hash always fails."""
     from qkv.disk.run_folder import fingerprint
     from qkv.train.run import resume
 
@@ -128,14 +128,14 @@ def open_shards(folder: Path, file: Path) -> None:
         resumed = resume(folder / "fsdp")
     finally:
         state.write_bytes(good)
-    for optimizer in resumed.optimizers:  # momenta that lack one of them stop it here
+    for optimizer in resumed.optimizers:  # fails if a momentum is missing
         for parameter in resumed.model.parameters():
             parameter.grad = parameter.detach()
         optimizer.step()
 
 
 def open_tokens(folder: Path, file: Path) -> None:
-    """Read all tokens: those of a damaged file never pass for the good ones."""
+    """Read all tokens; a damaged file must not return wrong tokens."""
     from qkv.text import Dataset
 
     tokens = Dataset.open(folder / "tokens")
@@ -146,7 +146,7 @@ def open_tokens(folder: Path, file: Path) -> None:
 
 
 def open_metrics(folder: Path, file: Path) -> None:
-    """Go on with metrics: every good line is kept, and what is left out is named."""
+    """Resume metrics: every valid line is kept, and a warning names the others."""
     import warnings
 
     from qkv.disk.run_folder import read_metrics
@@ -167,7 +167,7 @@ def open_metrics(folder: Path, file: Path) -> None:
 
 
 def open_picture(folder: Path, file: Path) -> None:
-    """What `qkv caption` does before the model reads it."""
+    """Prepare a picture as `qkv caption` does."""
     from qkv.text import picture_tokens
 
     pixels = picture_tokens.downscale(picture_tokens.crop(picture_tokens.read(file)))
@@ -175,7 +175,7 @@ def open_picture(folder: Path, file: Path) -> None:
 
 
 def open_chats(folder: Path, file: Path) -> None:
-    """What `qkv train chat` does with its chats before it learns."""
+    """Read chats as `qkv train chat` does."""
     from qkv.text import Bytes
     from qkv.text.conversations import Chats, read_chats
 
@@ -186,7 +186,7 @@ def open_chats(folder: Path, file: Path) -> None:
 
 
 def open_texts(folder: Path, file: Path) -> None:
-    """What `qkv train classify` and `qkv train translate` do with theirs."""
+    """Read texts as `qkv train classify` and `qkv train translate` do."""
     from qkv.text import Bytes
     from qkv.text.labelled_texts import LabelledTexts, labels_of, read_labelled
     from qkv.text.pairs import Pairs, read_pairs, sift_pairs
@@ -201,7 +201,7 @@ def open_texts(folder: Path, file: Path) -> None:
 
 
 def open_family(folder: Path, file: Path) -> None:
-    """A model without a tokenizer."""
+    """Load and use a model without a tokenizer."""
     from qkv.formats import model_files
 
     model, _ = model_files.load(file.parent)
@@ -219,7 +219,7 @@ LLAMA = SMALL | dict(num_key_value_heads=1, vocab_size=256)
 
 
 def make_gguf(folder: Path) -> None:
-    """Two ways of writing weights, three of cutting text, and architectures with settings of their own."""
+    """Write GGUF files: two types of weights, three tokenizers, and architectures with their own settings."""
     from qkv.text.library_tokenizer import LETTERS
     from tests.formats.files import hf_model, write_gguf
 
@@ -257,7 +257,7 @@ def make_gguf(folder: Path) -> None:
 
 
 def make_folders(folder: Path) -> None:
-    """Hugging Face folders of four families."""
+    """Write Hugging Face folders of three families."""
     from qkv.text import Bytes
     from tests.formats.files import hf_model
 
@@ -282,7 +282,7 @@ def make_folders(folder: Path) -> None:
 
 
 def make_families(folder: Path) -> None:
-    """A Hugging Face folder of each family."""
+    """Write a Hugging Face folder of each family."""
     import torch
 
     from tests.formats.test_families import CASES, theirs
@@ -292,7 +292,7 @@ def make_families(folder: Path) -> None:
 
 
 def make_adapters(folder: Path) -> None:
-    """A LLaMA and a GPT-2 with an adapter each, and an adapter of a whole classifier."""
+    """Write a LLaMA and a GPT-2 with an adapter each."""
     import torch
 
     from qkv import Config, Transformer
@@ -313,7 +313,7 @@ def make_adapters(folder: Path) -> None:
 
 
 def make_chats(folder: Path) -> None:
-    """Two chats, one with more in its messages than a role and a content."""
+    """Write two chats, one with extra fields in its messages."""
     chats = [
         [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "你好"}],
         [{"role": "assistant", "content": "Yes", "tool_calls": [{"name": "f", "arguments": {"x": [1, 2]}}]}],
@@ -323,13 +323,13 @@ def make_chats(folder: Path) -> None:
 
 
 def make_texts(folder: Path) -> None:
-    """Texts with labels, and pairs."""
+    """Write labelled texts, and pairs."""
     (folder / "labels.tsv").write_text("很好看\tgood\nbad film\tbad\nfine\tgood\n", encoding="utf-8")
     (folder / "pairs.tsv").write_text("good\t好\nday\t日\nthe cat\t猫\n", encoding="utf-8")
 
 
 def make_shards(folder: Path) -> None:
-    """A model in several files."""
+    """Write a model in several files."""
     from qkv.text import Bytes
     from tests.formats.files import hf_model
 
@@ -343,7 +343,7 @@ def make_shards(folder: Path) -> None:
 
 
 def make_pieces(folder: Path) -> None:
-    """SentencePiece models: by sum and by merges, with a map of characters and with bytes."""
+    """Train SentencePiece models: unigram and BPE, the latter with byte fallback."""
     from tests.text.test_imported_tokenizers import train_pieces
 
     train_pieces(folder, "unigram.model", model_type="unigram")
@@ -351,7 +351,7 @@ def make_pieces(folder: Path) -> None:
 
 
 def make_tokenizers(folder: Path) -> None:
-    """Tokenizers of the kinds that Hugging Face folders hold, new and old."""
+    """Write tokenizers of the kinds in Hugging Face folders, new and old."""
     from qkv.text import imported_tokenizers, load, train_tokenizer
     from tests.text.test_imported_tokenizers import CHATML, CORPUS, train_pieces
 
@@ -393,7 +393,7 @@ def make_tokenizers(folder: Path) -> None:
 
 
 def make_ctranslate2(folder: Path) -> None:
-    """A translator as Argos publishes them."""
+    """Write a translator in the format of Argos."""
     from tests.formats.files import hf_model, write_ctranslate2
     from tests.text.test_imported_tokenizers import train_pieces
 
@@ -402,7 +402,7 @@ def make_ctranslate2(folder: Path) -> None:
 
 
 def make_onnx(folder: Path) -> None:
-    """A model as it is published for the browser, in 8 bits and as floats."""
+    """Write an ONNX model as published for browsers, in int8 and float32."""
     from qkv.text import Bytes
     from tests.formats.files import hf_model, write_onnx
 
@@ -412,7 +412,7 @@ def make_onnx(folder: Path) -> None:
 
 
 def make_traces(folder: Path) -> None:
-    """A decoder with a window and a bias, and a translator with three parts."""
+    """Write the trace of a decoder with a window and a bias, and copy the smallest one that ships."""
     from qkv import Config, Transformer
     from qkv.tracing.record.recorder import trace
 
@@ -424,7 +424,7 @@ def make_traces(folder: Path) -> None:
 
 
 def make_pictures(folder: Path) -> None:
-    """A stroke in the kinds of files that pictures come in: with colours, with a palette, grey, deep, transparent."""
+    """Write a picture in several formats: RGB, palette, grey, 16 bits, transparent."""
     import numpy as np
     from PIL import Image
 
@@ -443,7 +443,7 @@ def make_pictures(folder: Path) -> None:
 
 
 def make_runs(folder: Path) -> None:
-    """A run of a GPT and one of a translator."""
+    """Train a GPT and a translator for two steps."""
     from qkv.train.run import start
 
     (folder / "book.txt").write_text("the cat sat on the mat, 我爱北京\n" * 60, encoding="utf-8")
@@ -459,7 +459,7 @@ FSDP = "fsdp/checkpoints/000004/shards"
 
 
 def make_run_shards(folder: Path) -> None:
-    """A run that two processes trained, with a file in shards/ that is not its own."""
+    """Copy the run of two processes, with a foreign file in shards/."""
     shutil.copytree(Path(__file__).parents[1] / "fixtures" / "2026-11" / "fsdp", folder / "fsdp")
     shards = sorted((folder / FSDP).iterdir())
     for number, shard in enumerate(shards, 1):
@@ -468,7 +468,7 @@ def make_run_shards(folder: Path) -> None:
 
 
 def make_tokens(folder: Path) -> None:
-    """A text of several blocks in two shards."""
+    """Prepare a text of several blocks in two shards."""
     from qkv.text import Bytes, prepare
 
     (folder / "book.txt").write_bytes(b"".join(b"%d: the cat sat on the mat\n" % i for i in range(7000)))
@@ -476,7 +476,7 @@ def make_tokens(folder: Path) -> None:
 
 
 def make_metrics(folder: Path) -> None:
-    """The metrics of a short run."""
+    """Write the metrics of a short run."""
     lines = [{"step": i, "loss": 1 / i, "tokens_per_second": 9e5, "seconds": i * 0.1} for i in range(1, 9)]
     for name in ("metrics.jsonl", "good.jsonl"):
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -501,7 +501,7 @@ def run_files() -> dict[str, Damage]:
 
 
 def open_folder(folder: Path, file: Path) -> None:
-    """The folder that the damaged file lies in is the model."""
+    """Load and use the model in the folder of the damaged file."""
     open_model(file.parent)
 
 

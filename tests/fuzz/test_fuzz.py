@@ -1,4 +1,4 @@
-"""Damaged files of every kind get a sentence or load: a few hundred here, with `make fuzz N=10000` as many as one likes."""
+"""Damaged files of every kind load or raise a Problem: a few hundred here, any number with `make fuzz N=10000`."""
 
 import sys
 
@@ -8,9 +8,9 @@ from .__main__ import Worker, fuzz
 from .readers import READERS
 
 CASES = 20  # cases of every reader
-SLOW_READERS = ["families"]  # whose good files take seconds to make
+SLOW_READERS = ["families"]  # making their valid files takes seconds
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory by Linux's means")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory limit needs Linux")
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_damaged_files_get_a_sentence_or_load(readers, tmp_path):
     result = fuzz([(reader, seed) for seed in range(CASES) for reader in readers], tmp_path)
     wrong = [f"python -m tests.fuzz --reader {r} --seed {seed}\n{report['why']}" for r, seed, report in result.wrong]
     assert not wrong, "\n".join(wrong)
-    for reader in readers:  # neither is all damage found, nor does it all miss
+    for reader in readers:  # some damage is detected and some is harmless
         counts = result.counts[reader]
         assert counts.total() == CASES and counts["sentence"] > 0 and counts["loaded"] > 0, (reader, counts)
 
@@ -54,7 +54,7 @@ worker.main()
     ],
 )
 def test_failures_are_reported(code, named, tmp_path, monkeypatch):
-    if code.startswith("while"):  # any limit ends it; the others answer in time on a busy machine too
+    if code.startswith("while"):  # only this case runs into the limit
         monkeypatch.setattr("tests.fuzz.__main__.SECONDS", 1.0)
     (tmp_path / "good" / "harm").mkdir(parents=True)
     (tmp_path / "good" / "harm" / "file").touch()

@@ -1,7 +1,7 @@
-"""A process that tries cases: told "reader seed" line by line, it answers each with what came of it.
+"""A process that tries cases: it reads "reader seed" lines and answers each with the outcome.
 
-Its memory has a limit, so that a huge allocation shows; its time is guarded by the one who asks, since nothing here could
-stop what runs in C. A panic of a Rust library is caught as what it is, a BaseException; a crash ends the process.
+Its memory is limited to detect huge allocations. The parent limits its time, since Python can't interrupt C code. A panic
+of a Rust library is a BaseException; a crash ends the process.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ from qkv.i18n import Problem
 
 from .readers import READERS
 
-LITTLE = 600 << 20  # bytes more than the process has when every reader has read its good files
-LONGEST = 5000  # characters of a sentence: what it quotes of a file is cut
+LITTLE = 600 << 20  # bytes beyond the size after every reader has read its valid files
+LONGEST = 5000  # characters of a message: quotes from files are shortened
 
 
 def attempt(reader: str, seed: int, scratch: Path) -> dict[str, str]:
-    """Damage one file, open it, put it back."""
+    """Damage a file, open it, restore it."""
     dice = random.Random(f"{reader} {seed}")
     target = READERS[reader]
     name = dice.choice(list(target.files))
     file = scratch / reader / name
     good = file.read_bytes()
-    file.unlink()  # a new file, since the old one may still be mapped
+    file.unlink()  # a new inode, since the old file may still be mapped
     file.write_bytes(target.files[name](good, dice))
     report: dict[str, str] = {"file": name}
     try:
@@ -46,21 +46,21 @@ def attempt(reader: str, seed: int, scratch: Path) -> dict[str, str]:
                 "why": f"a sentence of {len(sentences[0]):,} characters: {sentences[0][:300]}",
             }
     except BaseException as error:
-        # Its own words may be as long as the file, and hold what no stream can write.
+        # The message may be as long as the file and contain characters that no stream can write.
         words = "".join(traceback.format_exception(error, limit=-8))
         report |= {"outcome": "wrong", "why": f"{type(error).__name__}\n{words[-3000:]}"}
-    gc.collect()  # some libraries die of what they made only when it goes
+    gc.collect()  # some libraries crash only when objects are freed
     file.unlink()
     file.write_bytes(good)
     return report
 
 
 def main() -> None:
-    """Arguments: the folder of good files, and a folder to damage copies in."""
+    """Run the worker. Arguments: the folder of valid files, and a folder for damaged copies."""
     corpus, scratch = map(Path, sys.argv[1:3])
     shutil.copytree(corpus, scratch, dirs_exist_ok=True)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints
+    os.dup2(2, 1)  # other output goes to stderr
     warnings.simplefilter("ignore")
     for reader, target in READERS.items():
         if (scratch / reader).is_dir():
@@ -68,7 +68,7 @@ def main() -> None:
                 assert (scratch / reader / name).is_file(), name
                 target.open(scratch / reader, scratch / reader / name)  # the good file is good
     gc.collect()
-    gc.freeze()  # what is there now stays, so that looking for garbage after each case takes no time
+    gc.freeze()  # excludes existing objects, so that collecting after each case is fast
     with open("/proc/self/statm") as file:
         size = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + LITTLE, size + LITTLE))

@@ -1,4 +1,4 @@
-"""Modules import true paths, and in one direction: core ← map, steps ← page, studio."""
+"""Scripts import existing files, and in one direction: core ← map, steps ← page, studio."""
 
 import re
 from collections import Counter

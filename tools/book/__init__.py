@@ -1,9 +1,9 @@
-"""The book: chapters in two languages, whose every number is computed when it is built.
+"""The book: chapters in two languages. Every number is computed at build time.
 
-A chapter is three files side by side: `softmax.md`, `softmax.zh-CN.md` and `softmax.py`. The script is run once for both
-languages (cells.py); the pages quote what it printed, drew and computed (pages.py); zensical makes the site (site.py).
+A chapter is three files side by side: `softmax.md`, `softmax.zh-CN.md` and `softmax.py`. The script runs once for both
+languages (cells.py); pages quote its output, figures and values (pages.py); zensical builds the site (site.py).
 
-    make docs            build into site/, refuse what is stale, missing or broken
-    make docs-all        the same after computing the slow cells anew
-    make docs-serve      look at it
+    make docs            build into site/; fail if something is stale, missing or broken
+    make docs-all        the same, and run the slow cells
+    make docs-serve      build and serve
 """

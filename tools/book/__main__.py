@@ -1,4 +1,4 @@
-"""python -m tools.book [--slow] [--serve]: build the site, check it, look at it. `make docs` calls this."""
+"""python -m tools.book [--slow] [--serve]: build, check and serve the site. `make docs` calls this."""
 
 import argparse
 import functools
@@ -16,8 +16,8 @@ OUT, WORK = ROOT / "site", ROOT / "out" / "book"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.book", description=__doc__)
-    parser.add_argument("--slow", action="store_true", help="compute the slow cells anew (training, fetched models)")
-    parser.add_argument("--serve", action="store_true", help="show the site on this machine when it is built")
+    parser.add_argument("--slow", action="store_true", help="also run the slow cells (training, fetched models)")
+    parser.add_argument("--serve", action="store_true", help="serve the site on this machine after building it")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
     start_time = time.perf_counter()

@@ -1,10 +1,10 @@
-"""A chapter's script, run once for both languages: what each cell printed, and the values that prose may quote.
+"""Run the script of a chapter, once for both languages: the output of each cell, and values for the prose.
 
-    # %% scores              begins a cell; a page shows it by this name
-    # %% trained slow        … one that takes minutes: what it printed and made is kept in softmax.kept.json
+    # %% scores              begins a cell; pages refer to it by this name
+    # %% trained slow        … a slow cell; its output and values are stored in softmax.kept.json
 
-A cell sees what the cells before it made. A slow cell is not run by `make docs`: what it printed and the plain values that it
-made (numbers, texts, lists of them) come from the kept file, and only if they were made by this very code and these versions.
+Cells share variables. `make docs` does not run slow cells: it takes their output and plain values (numbers, texts, lists of
+them) from the stored file, if the hash of code and versions matches.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from qkv.library import store as library
 
 BEGIN = re.compile(r"^# %% *(\w+)( slow)?$", re.MULTILINE)
 PLAIN = (bool, int, float, str, type(None))
-VERSIONS = ("torch", "numpy", "qkv")  # the ones that numbers come from
-FETCHED = ("minilm", "shakespeare")  # models and data that slow cells open by name
+VERSIONS = ("torch", "numpy", "qkv")  # packages that determine the numbers
+FETCHED = ("minilm", "shakespeare")  # models and data that slow cells load by name
 
 
 class Stale(Exception):
-    """What was kept of a slow cell was made by other code, or there is nothing."""
+    """The stored result of a slow cell is missing, or comes from other code."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Chapter:
 
 
 def cells(path: Path) -> dict[str, Cell]:
-    """The cells of a script, in order. What stands before the first is its docstring and is not run."""
+    """Return the cells of a script, in order. The docstring before the first is not run."""
     text = path.read_text(encoding="utf-8")
     begins = list(BEGIN.finditer(text))
     ends = [*(match.start() for match in begins[1:]), len(text)]
@@ -68,7 +68,7 @@ def cells(path: Path) -> dict[str, Cell]:
 
 
 def run(path: Path, slow: bool = False) -> Chapter:
-    """Run a script; slow cells only if asked, and then what they made is kept beside it."""
+    """Run a script; with `slow`, also run slow cells and store their results next to it."""
     chapter = Chapter(path, cells(path), values={"__name__": "__main__", "__file__": str(path)})
     store = path.with_suffix(".kept.json")
     stored = json.loads(store.read_text(encoding="utf-8")) if store.exists() else {}
@@ -95,7 +95,7 @@ def run(path: Path, slow: bool = False) -> Chapter:
 
 
 def _fetch(cell: Cell) -> None:
-    """Fetch the models and data that a slow cell opens, unless they are here."""
+    """Fetch the models and data that a slow cell loads, unless they are in the cache."""
     for name in FETCHED:
         if f'"{name}"' in cell.code and library.path(name) is None:
             library.get(name)
@@ -113,12 +113,12 @@ def _load_stored(stored: dict[str, Any], chapter: Chapter, cell: Cell) -> tuple[
     entry = stored.get(cell.name)
     if entry is None or entry["of"] != _hash(chapter, cell):
         reason = "was never run" if entry is None else "changed since it was run (code or versions)"
-        raise Stale(f"{chapter.path}: the slow cell {cell.name} {reason}: make docs-all computes it anew")
+        raise Stale(f"{chapter.path}: the slow cell {cell.name} {reason}: run make docs-all")
     return entry["printed"], entry["values"]
 
 
 def _hash(chapter: Chapter, cell: Cell) -> str:
-    """Of a slow cell: all code up to its end, and the versions."""
+    """Return a hash of all code up to the end of a cell, and of the versions."""
     names = list(chapter.cells)
     code = [chapter.cells[name].code for name in names[: names.index(cell.name) + 1]]
     return hashlib.sha256("\n".join([*code, json.dumps(_versions())]).encode()).hexdigest()[:16]
@@ -134,5 +134,5 @@ def _plain(value: Any) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) for key in value) and all(map(_plain, value.values()))
     if isinstance(value, str) and value.startswith(tempfile.gettempdir()):
-        return False  # a folder that is gone when it is recalled
+        return False  # a temporary folder
     return isinstance(value, PLAIN)

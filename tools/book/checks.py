@@ -1,4 +1,4 @@
-"""What must hold of the book: its sources before anything runs, and the built site."""
+"""Checks of the book: of its sources before a build, and of the built site."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECTIONS = {
     "zh": "问题|直觉|公式|动手算|写成代码|真实的头|常见错误|练习|五个问题|更进一步".split("|"),
 }
 CHAPTERS = tuple(name for pages in NAV.values() for name in pages if "/" in name or name in ("index", "gallery"))
-# Words that a translator's ear lets pass and a Chinese textbook doesn't, and how English spells its terms.
+# Discouraged words: Chinese that textbooks don't use, and other spellings of English terms.
 AVOID = {
     "zh": {
         "令牌": "词元",
@@ -50,7 +50,7 @@ LARGEST, FIRST_PAGE = 25_000_000, 500_000
 
 @cache
 def allowed(page: str) -> frozenset[str]:
-    """Numbers that are names, or counts that the sentence itself shows: docs/numbers.txt, for every page or for one alone."""
+    """Return the numbers of docs/numbers.txt that a page may contain: names, or counts visible in the sentence."""
     numbers, scope = set(), ""
     for line in (DOCS / "numbers.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
@@ -61,22 +61,22 @@ def allowed(page: str) -> frozenset[str]:
 
 
 def check_source(source: Source) -> Iterator[str]:
-    """What is wrong with a page of the book as it is written."""
+    """Yield the problems of a page's source."""
     assert source.path is not None
     text, where = source.path.read_text(encoding="utf-8"), source.path.relative_to(ROOT)
     if source.name.startswith("mechanism/") and headings(text, 2) != SECTIONS[source.lang]:
         yield f"{where}: its sections are {headings(text, 2)}, not {SECTIONS[source.lang]}"
     if "/" in source.name and len(re.findall(r'^\?\?\? question "', text, re.MULTILINE)) != 5:
-        yield f'{where}: a chapter carries five questions (??? question "…")'
+        yield f'{where}: a chapter needs five questions (??? question "…")'
     for number in loose_numbers(text, lambda candidate: candidate.lower() in allowed(source.name)):
-        yield f"{where}: {number!r} is told and not computed: quote it as {{{{ … }}}}, or list it in docs/numbers.txt"
+        yield f"{where}: {number!r} is not computed: write {{{{ … }}}}, or list it in docs/numbers.txt"
     for discouraged, preferred in AVOID[source.lang].items():
         if discouraged in text:
             yield f"{where}: {discouraged!r}: the glossary says {preferred!r}"
 
 
 def check_languages(name: str) -> Iterator[str]:
-    """Both languages have the same sections, figures and cells."""
+    """Yield the differences between both languages in sections, figures and cells."""
     english, chinese = ((DOCS / f"{name}{suffix}.md").read_text(encoding="utf-8") for suffix in LANGUAGES.values())
     for level in (1, 2, 3):
         in_english, in_chinese = (len(headings(text, level)) for text in (english, chinese))
@@ -89,15 +89,15 @@ def check_languages(name: str) -> Iterator[str]:
 
 
 def headings(text: str, level: int) -> list[str]:
-    """Its headings of a level, `#` inside blocks left out."""
+    """Return the headings of a level, without `#` in code blocks."""
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     return re.findall(rf"^{'#' * level} (.+?)(?: \{{.*\}})?$", outside, re.MULTILINE)
 
 
 def book() -> list[str]:
-    """Everything that is wrong with the sources."""
+    """Return the problems of all sources."""
     chapters = [source for source in sources() if source.name in CHAPTERS]
-    missing = [f"{source.path} is not there" for source in chapters if source.path is None or not source.path.exists()]
+    missing = [f"{source.path} is missing" for source in chapters if source.path is None or not source.path.exists()]
     if missing:
         return missing
     messages = [message for source in chapters for message in check_source(source)]
@@ -105,7 +105,7 @@ def book() -> list[str]:
 
 
 class PageParser(HTMLParser):
-    """What a built page links to, has anchors for, and shows without words."""
+    """The links and anchors of a built page, its elements without alt text, and addresses that it loads."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -130,13 +130,13 @@ class PageParser(HTMLParser):
 
 
 def problems(out: Path) -> list[str]:
-    """Everything that is wrong with the built site and with its sources."""
+    """Return the problems of the built site and its sources."""
     messages = book()
     pages = {path: PageParser(path.read_text(encoding="utf-8")) for path in out.rglob("*.html")}
     for path, page in pages.items():
         where = path.relative_to(out)
-        messages += [f"{where}: {element} says nothing to those who can't see it" for element in page.mute]
-        messages += [f"{where} would fetch {element}" for element in page.fetched]
+        messages += [f"{where}: {element} has no alt text or title" for element in page.mute]
+        messages += [f"{where}: loads {element}" for element in page.fetched]
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or link.startswith("//"):
@@ -144,10 +144,10 @@ def problems(out: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             target = target / "index.html" if target.is_dir() else target
             if not target.exists():
-                messages.append(f"{where}: {link} leads nowhere")
+                messages.append(f"{where}: broken link {link}")
             elif parts.fragment and target in pages and "=" not in parts.fragment:
                 if unquote(parts.fragment) not in pages[target].anchors:
-                    messages.append(f"{where}: {link}: that page has no such place")
+                    messages.append(f"{where}: {link}: the page has no such anchor")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     if size > LARGEST:
         messages.append(f"the site has {size / 1e6:.1f} MB, more than {LARGEST / 1e6:.0f}")

@@ -1,12 +1,12 @@
-"""Figures that can be touched, each with a still twin for print and for readers without scripts.
+"""Interactive figures, each with a static version for print and for readers without scripts.
 
-A chapter's script makes them by name; a page calls for them by `@figure name What it shows.` What may stand there:
+A chapter's script defines them as variables; a page inserts them with `@figure name Caption.` A figure is one of:
 
     Look(trace, 13, 8)                 a head of a trace, as the page of `qkv see` shows it
-    Machine(["I", "love"], q=…)        numbers that can be changed (qkv.draw.head_machine), and others made like it
-    a matplotlib figure, or a function lang → one: a picture
+    Machine(["I", "love"], q=…)        editable numbers (qkv.draw.head_machine), or a similar class of another module
+    a matplotlib figure, or a function lang → figure: a picture
 
-A live figure is a file of its own in figures/, shown in a frame: its styles and the book's can't touch each other.
+An interactive figure is a file in figures/, shown in a frame, so that its styles and the book's are independent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Look:
     by: str = "characters"
 
     def html(self) -> str:
-        """The live figure."""
+        """Return the interactive figure."""
         part = self.part or self.trace.parts[0]
         layers = self.layers or (self.layer,)
         first = (part, self.layer, self.head)
@@ -49,13 +49,13 @@ class Look:
         )
 
     def picture(self) -> Figure:
-        """The still one."""
+        """Return the static figure."""
         return plots.head(self.trace, self.layer, self.head, part=self.part)
 
 
 @dataclass
 class SiteFiles:
-    """The files that pages ask for, by their place in the site; each is made once."""
+    """Files of the site by path; each is created once."""
 
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class SiteFiles:
 
 
 def embed(figure_object: Any, name: str, caption: str, lang: str, up: str, site_files: SiteFiles) -> str:
-    """The HTML of a figure on a page; `up` leads from the page to the site's root."""
+    """Return the HTML of a figure; `up` is the relative path from the page to the site's root."""
     if callable(figure_object):
         figure_object, name = figure_object(lang), f"{name}.{lang}"
     alt = html.escape(caption, quote=True)
@@ -93,7 +93,7 @@ def _live(figure_object: Any) -> str:
 
 
 def _module_of(figure_object: Any) -> Any:
-    """The module of a touchable thing, which makes it: `html` live, `table_html` still."""
+    """Return the module of a figure's class, which has `html` (interactive) and `table_html` (static)."""
     return sys.modules[type(figure_object).__module__]
 
 
@@ -104,5 +104,5 @@ def _png(figure: Figure) -> bytes:
 
 
 def demo(name: str) -> Trace:
-    """A trace of a real model that comes with qkv: cat-smollm2, animal-smollm2, cat-minilm, weather-opus-zh-en, …"""
+    """Return a trace of a real model that ships with qkv: cat-smollm2, animal-smollm2, cat-minilm, weather-opus-zh-en, …"""
     return Trace.load(DEMOS / f"{name}.safetensors")

@@ -1,7 +1,6 @@
-"""The picture of the first page: a librarian who matches a question with the spines of books and hands out what is in them.
+"""The figure of the first page: a librarian matches a question with the spines of books and hands out their contents.
 
-Questions, spines and shares are real numbers, softmax(q·k/√d), so that even the picture doesn't lie. Hover over a question, or
-reach it by Tab: the light falls on each book by its share.
+The shares are softmax(q·k/√d). Hovering over a question, or focusing it with Tab, lights each book by its share.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """Questions as rows of `q` and books as rows of `k`, each with its words; a book has a spine and a content."""
+    """Questions as rows of `q` and books as rows of `k`, with their texts; a book has a spine and a content."""
 
     lang: str
     questions: tuple[str, ...]
@@ -43,13 +42,13 @@ class Library:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """What each question takes of each book."""
+        """Return the attention weight of each book for each question."""
         powers = np.exp(self.q @ self.k.T / np.sqrt(self.q.shape[1]))
         return powers / powers.sum(-1, keepdims=True)
 
 
 def html(library: Library) -> str:
-    """A page of its own, for a frame."""
+    """Return an HTML page, to show in a frame."""
     buttons = "".join(
         f'<button type="button" aria-pressed="{"true" if not at else "false"}">{escape(question)}</button>'
         for at, question in enumerate(library.questions)
@@ -69,7 +68,7 @@ def html(library: Library) -> str:
 
 
 def table_html(library: Library, lang: str) -> str:
-    """For print and for readers without scripts: a row per question."""
+    """Return a table for print and for readers without scripts: a row per question."""
     head = "".join(f"<th>{escape(spine)}</th>" for spine, _ in library.books)
     rows = "".join(
         f"<tr><th>{escape(question)}</th>{''.join(f'<td>{100 * share:.0f} %</td>' for share in row)}</tr>"

@@ -1,17 +1,17 @@
-"""A page of the book as Markdown that any generator takes: what it calls for is put in, what it quotes is computed.
+"""Fill a page of the book: insert cells, figures and command output, compute values, and return plain Markdown.
 
-A line of its own calls for
+A line may be
 
-    @cell scores                     the code of a cell, and what it printed
-    @code scores                     the code alone
-    @output scores                   what it printed alone
-    @figure it_cat What it shows.    a figure that the script made, with what it shows as its caption and its alt text
-    @console qkv steps "我 爱"        a command and what it prints, in the page's language; `@console[3-9]` only those lines
-    @mistakes S1 S3                  mistakes of qkv check, in the catalogue's words
+    @cell scores                     the code of a cell, and its output
+    @code scores                     only the code
+    @output scores                   only the output
+    @figure it_cat What it shows.    a figure of the script, with its caption, which is also the alt text
+    @console qkv steps "我 爱"        a command and its output, in the page's language; `@console[3-9]` only those lines
+    @mistakes S1 S3                  mistakes of qkv check, in the words of the catalogue
     @exercise softmax                an exercise of qkv learn
 
 and within a line `{{ weights[0, 1]:.2f }}` is a value of the script, `{{ n:spelled }}` a small number as a word, `$√d$` a
-formula. Numbers that prose tells stand in such references, so prose can't lie; `loose_numbers` finds those that don't.
+formula. Every number in the prose must be such a reference; `loose_numbers` finds the others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Page:
-    """Where a page stands: its language, the ways up, what its script made, the files it asks for."""
+    """A page: its language, the relative paths to the root, its chapter, the files of the site."""
 
     lang: str
     up: str
@@ -60,7 +60,7 @@ class Page:
 
 
 def fill(source: str, page: Page) -> str:
-    """The page with everything in its place."""
+    """Return the page with everything filled in."""
     parts = FENCE.split(source)
     return "".join(part if part.startswith(("```", "~~~")) else _text(part, page) for part in parts)
 
@@ -82,7 +82,7 @@ def _text(text: str, page: Page) -> str:
         if name not in calls:
             raise ValueError(f"@{name} is none of {', '.join(calls)}")
         rendered.append(calls[name](rest.strip(), lines, page))
-        return f"\0{len(rendered) - 1}\0"  # so that nothing in what was put in is read again
+        return f"\0{len(rendered) - 1}\0"  # so that inserted text is not parsed again
 
     text = CALL.sub(call, text)
     text = VALUE.sub(lambda match: value(match[1], page), text)
@@ -91,7 +91,7 @@ def _text(text: str, page: Page) -> str:
 
 
 def value(expression: str, page: Page) -> str:
-    """What an expression of the script comes to, as a text: `weights.max():.2f`, `n:spelled`, `share:percent`."""
+    """Return the value of an expression as text: `weights.max():.2f`, `n:spelled`, `share:percent`."""
     names = {} if page.chapter is None else page.chapter.values
     code, _, format_spec = expression.partition(":") if "[" not in expression else _split_format(expression)
     result = eval(code, dict(names))
@@ -105,7 +105,7 @@ def value(expression: str, page: Page) -> str:
 
 
 def _split_format(expression: str) -> tuple[str, str, str]:
-    """Slices have colons of their own: the last one outside brackets parts the format off."""
+    """Split at the last colon outside brackets, since slices contain colons."""
     depth = 0
     for at in range(len(expression) - 1, -1, -1):
         depth += (expression[at] in ")]}") - (expression[at] in "([{")
@@ -145,9 +145,9 @@ def _figure(rest: str, lines: str | None, page: Page) -> str:
     name, _, caption = rest.partition(" ")
     values = {} if page.chapter is None else page.chapter.values
     if name not in values or page.chapter is None:
-        raise ValueError(f"the script makes no figure {name}")
+        raise ValueError(f"the script has no figure {name}")
     if not caption.strip():
-        raise ValueError(f"@figure {name} doesn't say what it shows")
+        raise ValueError(f"@figure {name} has no caption")
     caption_html = VALUE.sub(lambda match: value(match[1], page), caption.strip())
     return embed(values[name], f"{page.chapter.path.stem}-{name}", caption_html, page.lang, page.up, page.site_files)
 
@@ -172,7 +172,7 @@ def _exercise(name: str, lines: str | None, page: Page) -> str:
 
 
 def _select_lines(text: str, lines: str | None) -> str:
-    """Only some lines, `[3-9]` or `[1-2, 8-9]`, with … where others are left out."""
+    """Return only some lines, `[3-9]` or `[1-2, 8-9]`, with … for the others."""
     if not lines:
         return text
     all_lines = text.split("\n")
@@ -187,10 +187,10 @@ def _select_lines(text: str, lines: str | None) -> str:
 
 @cache
 def command(line: str, lang: str) -> str:
-    """What `qkv …` prints, in a language; in this process, which has torch already."""
+    """Return the output of `qkv …` in a language. It runs in this process, which has loaded torch."""
     name, *arguments = shlex.split(line)
     if name != "qkv":
-        raise ValueError(f"only qkv is run here: {line}")
+        raise ValueError(f"only qkv commands are allowed: {line}")
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     before = dict(os.environ)
     try:
@@ -198,7 +198,7 @@ def command(line: str, lang: str) -> str:
         with contextlib.chdir(ROOT), contextlib.redirect_stdout(printed):
             try:
                 code = main(arguments)
-            except SystemExit as ended:  # as argparse ends --help
+            except SystemExit as ended:  # argparse exits after --help
                 code = int(ended.code or 0)
     finally:
         os.environ.clear()
@@ -209,7 +209,7 @@ def command(line: str, lang: str) -> str:
     return "\n".join(text_line.rstrip() for text_line in printed.read().rstrip().split("\n"))
 
 
-# What is told by a number and isn't a reference: everything with a digit in it, and numbers as words from three on.
+# Numbers in prose: words with a digit, and number words from three on.
 CAPTION = re.compile(r"^@figure +\w+", re.MULTILINE)
 HIDDEN = (
     *(FENCE, CALL, VALUE, SPAN, MATH),
@@ -225,8 +225,8 @@ NUMBER = re.compile(
 
 
 def loose_numbers(source: str, allowed: Callable[[str], bool]) -> list[str]:
-    """The numbers that a page tells without computing them, but for those allowed."""
-    source = CAPTION.sub("", source)  # what a figure shows is prose
+    """Return the numbers in the prose of a page that are neither computed nor allowed."""
+    source = CAPTION.sub("", source)  # captions are prose
     for hidden in HIDDEN:
         source = hidden.sub(" ", source)
     return [number for number in (match[0].strip(".,") for match in NUMBER.finditer(source)) if not allowed(number)]

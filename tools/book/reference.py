@@ -1,4 +1,4 @@
-"""Pages that are made: the library from its docstrings, the command line from its parsers, measurements, how to cite."""
+"""Generated pages: the API from docstrings, the command line from its parsers, benchmarks, how to cite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from . import results
 from .pages import command
 
 ROOT = Path(__file__).resolve().parents[2]
-# The verbs in the order that the book has them; each title says what its names are for.
+# Public names by section, in the order of the page.
 NAMES = {
     ("Learn", "学"): ("steps", "heatmap"),
     ("Check", "查"): ("check", "assert_correct"),
@@ -30,14 +30,14 @@ NAMES = {
 
 
 def api(lang: str) -> str:
-    """Every promised name with its signature, docstring and source."""
+    """Return the API page: every public name with its signature, docstring and source."""
     introduction = {
         "en": "What `import qkv` offers, and what is promised to stay. Every example is run by the tests.",
         "zh": "`import qkv` 提供的全部名字，也是承诺保持不变的接口。每个例子都由测试运行。说明取自代码里的文档字符串，是英文的。",
     }[lang]
     missing = set(qkv.__all__) - {name for names in NAMES.values() for name in names}
     if missing:
-        raise ValueError(f"the API page has no place for {sorted(missing)}: tools/book/reference.py")
+        raise ValueError(f"the API page has no section for {sorted(missing)}: tools/book/reference.py")
     text = [f"# {('API', 'API（Python 接口）')[lang == 'zh']}\n\n{introduction}\n"]
     for section, names in NAMES.items():
         text.append(f"\n## {section[lang == 'zh']}\n")
@@ -68,7 +68,7 @@ def _document(name: str, documented: Any, lang: str, level: int) -> Iterator[str
 
 
 def _public(module: Any) -> list[str]:
-    """The functions and classes that a module defines itself, in its order."""
+    """Return the public functions and classes that a module defines, in source order."""
     mine = [
         name for name, documented in vars(module).items() if getattr(documented, "__module__", "") == module.__name__
     ]
@@ -76,7 +76,7 @@ def _public(module: Any) -> list[str]:
 
 
 def _signature(documented: Any) -> str:
-    """As it is written, without `self`: types keep the names that they have there."""
+    """Return a signature as written in the source, without `self`."""
     written = _source_signature(documented)
     if len(written) < 90:
         return written
@@ -88,7 +88,7 @@ def _source_signature(documented: Any) -> str:
     function = documented.__init__ if inspect.isclass(documented) else inspect.unwrap(documented)
     try:
         source = textwrap.dedent(inspect.getsource(function))
-    except OSError:  # a dataclass has its constructor made
+    except OSError:  # the constructor of a dataclass has no source
         return re.sub(r" -> None$", "", str(inspect.signature(documented)).replace("'", ""))
     (definition,) = ast.parse(source).body
     assert isinstance(definition, ast.FunctionDef)
@@ -100,7 +100,7 @@ def _source_signature(documented: Any) -> str:
 
 
 def _split(arguments: str) -> list[str]:
-    """At the commas outside brackets."""
+    """Split at the commas outside brackets."""
     parts, depth = [""], 0
     for letter in arguments:
         depth += (letter in "[({") - (letter in "])}")
@@ -112,7 +112,7 @@ def _split(arguments: str) -> list[str]:
 
 
 def _prose(docstring: str) -> str:
-    """A docstring as Markdown: examples are blocks, indented lines too."""
+    """Return a docstring as Markdown: examples and indented lines become code blocks."""
     lines, output, inside = docstring.split("\n"), [], ""
     for line in [*lines, ""]:
         kind = "pycon" if line.startswith((">>>", "...")) or (inside == "pycon" and line.strip()) else ""
@@ -125,7 +125,7 @@ def _prose(docstring: str) -> str:
 
 
 def cli(lang: str) -> str:
-    """Every verb with its help, as the command line gives it."""
+    """Return the page of the command line: the help of every verb."""
     introduction = {
         "en": "What each verb says of itself: this page is its `--help`. `qkv VERB --help` says the same, `--lang zh` in Chinese.",
         "zh": "每个命令的说明，就是它的 `--help`。在终端里输入 `qkv VERB --help --lang zh` 会看到同样的内容。",
@@ -143,7 +143,7 @@ def _help(words: list[str], lang: str) -> str:
 
 
 def _subcommands(verb: str) -> list[str]:
-    """The words that may stand behind a verb and have options of their own."""
+    """Return the subcommands of a verb."""
     parser = argparse.ArgumentParser()
     importlib.import_module(f"qkv.commands.{verb}").arguments(parser)
     return [
@@ -152,7 +152,7 @@ def _subcommands(verb: str) -> list[str]:
 
 
 def cite(lang: str) -> str:
-    """CITATION.cff, shown."""
+    """Return the page that shows CITATION.cff."""
     introduction = {
         "en": "If qkv helped your work, please cite it. The file below stands in the project as `CITATION.cff`; tools that manage references read it.",
         "zh": "如果 qkv 对你的工作有帮助，欢迎引用。下面就是项目里的 `CITATION.cff`，文献管理工具可以直接读取。",

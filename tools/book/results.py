@@ -1,10 +1,10 @@
-"""The page of measurements: benchmarks/RESULTS.md, in Chinese by the sentences of benchmarks/RESULTS.zh-CN.po.
+"""The page of benchmarks: benchmarks/RESULTS.md, translated with benchmarks/RESULTS.zh-CN.po.
 
-    python -m tools.book.results        put what has no Chinese yet into the catalogue, to be written there (`make words`)
+    python -m tools.book.results        add untranslated sentences to the catalogue (`make words`)
 
-A number is a hole, so that one entry serves every run and every size: "causal, n = {}, forward" is "因果，n = {}，前向"; where
-Chinese tells them in another order it says {1} … {0}. A cell of a table that has no entry of its own is cut at its commas,
-colons and semicolons, and each part is looked up: "forward" is told once for all rows. Paragraphs are looked up whole.
+Numbers are placeholders, so that an entry fits every run and size: "causal, n = {}, forward" is "因果，n = {}，前向"; {1} … {0}
+changes their order. A table cell without an entry is split at semicolons, colons and commas, and each part is looked up, so
+that "forward" needs one entry for all rows. Paragraphs are looked up whole.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RESULTS, CATALOGUE = FOLDER / "RESULTS.md", FOLDER / "RESULTS.zh-CN.po"
 # 2,048 and 4e-06 and 2.13.0; not the numbers of a name: GPT-2, 8-bit, float32.
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:[.,]\d+)*(?:e[+-]\d+)?(?![\w-])")
 PLACEHOLDER = re.compile(r"\{(\d*)\}")
-PUNCTUATION = {"; ": "；", ": ": "：", ", ": "，"}  # what parts the most first
+PUNCTUATION = {"; ": "；", ": ": "：", ", ": "，"}  # the strongest separator first
 
 
 @dataclass
 class Chinese:
-    """What the catalogue knows, and what was asked for in vain: the sentence, and the line that it stands in."""
+    """The translations of the catalogue, and missing ones: sentence → the line that contains it."""
 
     translations: dict[str, str]
     missing: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Chinese:
         return cell.replace(text, self._parts(text, line)) if text else cell
 
     def _parts(self, text: str, line: str) -> str:
-        """The longest parts that are known."""
+        """Translate the longest parts that have translations."""
         if _without_numbers(text) not in self.translations:
             for english, chinese in PUNCTUATION.items():
                 parts = re.split(rf"{english}(?![^()]*\))", text)  # not within brackets
@@ -71,7 +71,7 @@ def _without_numbers(text: str) -> str:
 
 
 def _placeholders(text: str) -> list[int]:
-    """Which number each hole tells: {} the one of its own place, {0} the first."""
+    """Return the number's index for each placeholder: {} its own position, {0} the first."""
     return [int(name or at) for at, name in enumerate(PLACEHOLDER.findall(text))]
 
 
@@ -81,29 +81,29 @@ def _fill_placeholders(text: str, numbers: list[str]) -> str:
 
 
 def load_catalogue() -> dict[str, str]:
-    """The catalogue: English with its holes, and its Chinese, empty where it is still to be written."""
+    """Return the catalogue, English → Chinese; "" if not translated yet."""
     with CATALOGUE.open("rb") as file:
         return {str(message.id): str(message.string) for message in read_po(file, locale="zh_CN") if message.id}
 
 
 def page(lang: str) -> str:
-    """The measurements in a language."""
+    """Return the benchmark page in a language."""
     text = RESULTS.read_text(encoding="utf-8")
     return Chinese(load_catalogue()).page(text) if lang == "zh" else text
 
 
 def problems() -> list[str]:
-    """What the Chinese page lacks, or tells with other numbers than the English one."""
+    """Return missing translations, and those with other placeholders than the English."""
     catalogue = Chinese(load_catalogue())
     catalogue.page(RESULTS.read_text(encoding="utf-8"))
     messages = [
-        f"benchmarks/RESULTS.md: {sentence!r} has no Chinese yet: make words puts it into benchmarks/{CATALOGUE.name}, "
-        f"write it there (it stands in: {line[:90]})"
+        f"benchmarks/RESULTS.md: {sentence!r} has no Chinese yet: make words adds it to benchmarks/{CATALOGUE.name}, "
+        f"translate it there (in the line: {line[:90]})"
         for sentence, line in catalogue.missing.items()
     ]
     for english, chinese in catalogue.translations.items():
         if chinese and sorted(_placeholders(chinese)) != _placeholders(english):
-            messages.append(f"benchmarks/{CATALOGUE.name}: {chinese!r} has other holes than {english!r}")
+            messages.append(f"benchmarks/{CATALOGUE.name}: {chinese!r} has other placeholders than {english!r}")
     return messages
 
 
