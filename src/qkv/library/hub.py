@@ -216,8 +216,7 @@ def _verify(repository: Repository, file: Path, stated: HubFile) -> None:
     if kind == "git sha1":
         digest.update(b"blob %d\0" % file.stat().st_size)
     with file.open("rb") as opened:
-        while piece := opened.read(1 << 20):
-            digest.update(piece)
+        hashlib.file_digest(opened, lambda: digest)
     if (actual := digest.hexdigest()) != expected:
         raise Problem(
             "{file} of {name} is not what the hub says it is ({kind} {found}…, expected {expected}…): it was not used; try "

@@ -95,17 +95,17 @@ class Client:
                 raise TransferError(Message("{why}: {file}", why=quoted(error), file=file), True) from None
         for attempt in range(RESUMES + 1):
             with self._open(url, {"Accept": accept}) as response:
-                body = self._read_chunks(response, PAGE_LIMIT)
+                body = self._read_chunks(response)
                 if body is not None:
                     return body, response.headers.get_content_type(), response.url
             self.sleep(2**attempt)
         raise TransferError(_unreachable(url, Message("the connection was closed too early")))
 
-    def _read_chunks(self, response: HTTPResponse, limit: int) -> bytes | None:
+    def _read_chunks(self, response: HTTPResponse) -> bytes | None:
         """Return the body of a response; None if the connection broke before its end."""
         body, expected = b"", _length(response)
         try:
-            while len(body) <= limit and (chunk := response.read(CHUNK)):
+            while len(body) <= PAGE_LIMIT and (chunk := response.read(CHUNK)):
                 body += chunk
         except (OSError, http.client.HTTPException):
             return None

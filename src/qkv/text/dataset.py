@@ -209,17 +209,15 @@ class Dataset:
         shards = self.train if split == "train" else self.validation
         if len(shards) <= context:
             name = Message(_("train") if split == "train" else _("validation"))
-            key = (
-                _(
-                    "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text, "
-                    "or take a shorter context: --context {most}"
-                )
-                if len(shards) > 1
-                else _(
-                    "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text"
-                )
+            hint = Message(", or use a shorter context: --context {most}", most=len(shards) - 1)
+            raise Problem(
+                "the {split} text has {n} tokens, but a context of {context} needs at least {least}: give more text{hint}",
+                split=name,
+                n=len(shards),
+                context=context,
+                least=context + 1,
+                hint=hint if len(shards) > 1 else "",
             )
-            raise Problem(key, split=name, n=len(shards), context=context, least=context + 1, most=len(shards) - 1)
         return shards
 
 

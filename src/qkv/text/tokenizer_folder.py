@@ -78,7 +78,7 @@ def _refuse_other_ids(file: Path, library: Library, ids: dict[str, int]) -> None
     for name, i in ids.items():
         if (actual := library.token_to_id(name)) != i:
             raise Problem(
-                "{name} has id {i} in {file} but gets {got}: the vocabulary is not that of this model",
+                "{name} should have id {i} but got {got} with {file}: the vocabulary is not that of this model",
                 file=file,
                 name=name,
                 i=i,
