@@ -82,9 +82,9 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_other_heads_are_refused(wrong, tmp_path):
-    make, more, told = WRONG[wrong]
+    make, more, message = WRONG[wrong]
     make(hf.BertConfig(**BERT | more)).save_pretrained(tmp_path)
-    with pytest.raises(Problem, match=told):
+    with pytest.raises(Problem, match=message):
         load(tmp_path)
 
 
@@ -114,28 +114,31 @@ def test_the_numbers_are_those_of_their_definitions():
     model = classifier()
     texts = [(line, chr(97 + line % 26) * (1 + line % 7), "abc"[line % 3]) for line in range(1, 61)]
     score = score_labels(model, Bytes.make(), texts)
-    said = np.array([score.predicted(line) for line in score.lines])
-    right = np.array([label for _, _, label in texts])
+    predicted = np.array([score.predicted(line) for line in score.lines])
+    actual = np.array([label for _, _, label in texts])
     assert [line.line for line in score.lines] == list(range(1, 61)), "the order of the file"
-    assert score.accuracy == (said == right).mean()
+    assert score.accuracy == (predicted == actual).mean()
     for i, label in enumerate("abc"):
-        told, there, hit = said == label, right == label, (said == label) & (right == label)
+        is_predicted, is_actual, is_hit = predicted == label, actual == label, (predicted == label) & (actual == label)
         numbers = score.classes[i]
-        assert numbers.texts == there.sum() and score.confusion[i].sum() == there.sum()
-        assert numbers.precision == hit.sum() / max(told.sum(), 1) and numbers.recall == hit.sum() / there.sum()
+        assert numbers.texts == is_actual.sum() and score.confusion[i].sum() == is_actual.sum()
+        assert (
+            numbers.precision == is_hit.sum() / max(is_predicted.sum(), 1)
+            and numbers.recall == is_hit.sum() / is_actual.sum()
+        )
         total = numbers.precision + numbers.recall
         assert_close(numbers.f1, 2 * numbers.precision * numbers.recall / total if total else 0.0)
     logs = [-np.log(line.shares["abc".index(line.label)]) for line in score.lines]
     assert_close(score.loss, float(np.mean(logs)))
 
 
-def test_what_can_not_be_told_is_named_and_nothing_else_is_lost():
+def test_unreadable_lines_are_reported_and_the_others_scored():
     lines = [(1, "good", "a"), (2, "x" * 41, "b"), (3, "fine", "d"), (4, "bad", "c"), (5, " ", "a")]
     score = score_labels(classifier(position="learned"), Bytes.make(), lines)
     assert [line.line for line in score.lines] == [1, 4]
-    told = {line: str(problem) for line, problem in score.problems}
-    assert "41 tokens" in told[2] and "'d' was not seen in training: the model knows a, b, c" in told[3]
-    assert "is empty" in told[5]
+    messages = {line: str(problem) for line, problem in score.problems}
+    assert "41 tokens" in messages[2] and "'d' was not seen in training: the model knows a, b, c" in messages[3]
+    assert "is empty" in messages[5]
     with pytest.raises(Problem, match="not seen in training"):
         score_labels(classifier(), Bytes.make(), [(1, "good", "z")])
     with pytest.raises(Problem, match="tells no labels"):
@@ -143,7 +146,7 @@ def test_what_can_not_be_told_is_named_and_nothing_else_is_lost():
 
 
 @pytest.mark.parametrize(
-    "settings, told",
+    "settings, message",
     [
         (dict(head="classes", labels=("a",), pooler=True), "two or more"),
         (dict(head="classes", labels=("a", "a"), pooler=True), "each once"),
@@ -153,16 +156,16 @@ def test_what_can_not_be_told_is_named_and_nothing_else_is_lost():
         (dict(kind="decoder", head="classes", labels=("a", "b"), pooler=True), "belongs to an encoder"),
     ],
 )
-def test_a_config_that_can_not_be_is_refused(settings, told):
-    with pytest.raises(Problem, match=told):
+def test_a_config_that_can_not_be_is_refused(settings, message):
+    with pytest.raises(Problem, match=message):
         Config(**{"kind": "encoder", **settings})
 
 
-def test_a_config_with_labels_goes_through_json():
+def test_a_config_with_labels_survives_json():
     config = classifier().config
     assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
-def test_probabilities_of_one_length_need_no_mask():
+def test_probabilities_of_equal_lengths_need_no_mask():
     model = classifier()
     assert_close(probabilities(model, [[1, 2], [3, 4]])[0], probabilities(model, [[1, 2], [3]])[0], atol=1e-6, rtol=0)

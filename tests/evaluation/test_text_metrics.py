@@ -65,12 +65,12 @@ MODELS = {
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
+def open_pair(tmp_path_factory):
     """(transformers' model, ours of the folder that it saved) by name and precision."""
-    known = {}
+    cache = {}
 
     def get(name, dtype=torch.float32):
-        if (name, dtype) not in known:
+        if (name, dtype) not in cache:
             torch.manual_seed(1)
             theirs = MODELS[name]().to(dtype)
             with torch.no_grad():
@@ -81,32 +81,32 @@ def opened(tmp_path_factory):
             theirs.save_pretrained(folder)
             TOKENIZER.save(folder)
             ours = load(folder, dtype=dtype)[0] if name in ("llama", "gpt2", "t5", "marian") else None
-            known[name, dtype] = (exactly(theirs) if dtype == torch.float64 else theirs), ours, folder
-        return known[name, dtype]
+            cache[name, dtype] = (exactly(theirs) if dtype == torch.float64 else theirs), ours, folder
+        return cache[name, dtype]
 
     return get
 
 
 @torch.no_grad()
-def plainly(model, ids, context, stride):
+def token_losses(model, ids, context, stride):
     """Each token by a forward pass of its own: after what stands between it and the first beginning of a window that is
     near enough."""
-    found = []
+    nats = []
     for t in range(1, len(ids)):
         start = max(0, math.ceil((t - context) / stride)) * stride
         logits = model(torch.tensor([ids[start:t]])).logits[0, -1].double()
-        found.append(-float(logits.log_softmax(-1)[ids[t]]))
-    return np.array(found)
+        nats.append(-float(logits.log_softmax(-1)[ids[t]]))
+    return np.array(nats)
 
 
 @pytest.mark.parametrize("dtype", TIGHT, ids=str)
 @pytest.mark.parametrize("stride", [1, 3, 7, 11])
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_the_loss_of_a_text_is_transformers_at_any_stride(name, text, stride, dtype, opened):
-    theirs, ours, _ = opened(name, dtype)
+def test_the_loss_of_a_text_is_transformers_at_any_stride(name, text, stride, dtype, open_pair):
+    theirs, ours, _ = open_pair(name, dtype)
     score = score_text(ours, TOKENIZER, TEXTS[text], context=11, stride=stride)
-    expected = plainly(theirs, TOKENIZER.encode(TEXTS[text]), 11, stride)
+    expected = token_losses(theirs, TOKENIZER.encode(TEXTS[text]), 11, stride)
     assert abs(score.loss - expected.mean()) < TIGHT[dtype]
     assert np.abs(score.nats - expected).max() < 10 * TIGHT[dtype]
     assert math.isclose(score.perplexity, math.exp(score.loss))
@@ -131,17 +131,17 @@ def recipe(model, ids, length, stride):
 
 @pytest.mark.parametrize("stride", [1, 4, 6, 13])
 @pytest.mark.parametrize("name", ["llama", "gpt2"])
-def test_it_is_the_strided_recipe(name, stride, opened):
+def test_it_is_the_strided_recipe(name, stride, open_pair):
     """Whose window has the token in it that is scored last; ours counts those that are read."""
-    theirs, ours, _ = opened(name)
+    theirs, ours, _ = open_pair(name)
     ids = TOKENIZER.encode(TEXTS["English"])
     score = score_text(ours, TOKENIZER, TEXTS["English"], context=13, stride=stride)
     assert abs(score.loss - recipe(theirs, ids, 14, stride)) < 1e-6
 
 
 @pytest.mark.parametrize("context", [1, 5, 22, 23])
-def test_a_stride_as_long_as_the_context_is_plain_chunks(context, opened):
-    _, ours, _ = opened("gpt2", torch.float64)
+def test_a_stride_as_long_as_the_context_is_plain_chunks(context, open_pair):
+    _, ours, _ = open_pair("gpt2", torch.float64)
     ids = torch.tensor(TOKENIZER.encode(TEXTS["English"]))
     chunks = [(ids[i : i + context], ids[i + 1 : i + 1 + context]) for i in range(0, len(ids) - 1, context)]
     with torch.no_grad():
@@ -152,12 +152,12 @@ def test_a_stride_as_long_as_the_context_is_plain_chunks(context, opened):
 
 
 @pytest.mark.parametrize("stride", [None, 1, 23])
-def test_a_text_that_fits_is_one_forward_pass(stride, opened, monkeypatch):
-    _, ours, _ = opened("llama", torch.float64)
+def test_a_text_that_fits_takes_a_single_forward_pass(stride, open_pair, monkeypatch):
+    _, ours, _ = open_pair("llama", torch.float64)
     text = TEXTS["English"][:24]  # 23 are read
     ids = torch.tensor([TOKENIZER.encode(text)])
     calls, decode = [], ours.decode
-    monkeypatch.setattr(ours, "decode", lambda *given, **more: calls.append(1) or decode(*given, **more))
+    monkeypatch.setattr(ours, "decode", lambda *inputs, **more: calls.append(1) or decode(*inputs, **more))
     score = score_text(ours, TOKENIZER, text, stride=stride)
     assert (len(calls), score.windows, len(score.nats)) == (1, 1, 23)
     with torch.no_grad():
@@ -168,39 +168,39 @@ def test_a_text_that_fits_is_one_forward_pass(stride, opened, monkeypatch):
 @given(tokens=st.integers(0, 60), context=st.integers(1, 20), data=st.data())
 def test_each_token_is_scored_once_after_the_longest_context_that_fits(tokens, context, data):
     stride = data.draw(st.integers(1, context))
-    found = list(windows(tokens, context, stride))
-    scored = [(t, t - window.start) for window in found for t in range(window.first, window.end + 1)]
+    all_windows = list(windows(tokens, context, stride))
+    scored = [(t, t - window.start) for window in all_windows for t in range(window.first, window.end + 1)]
     assert [t for t, _ in scored] == list(range(1, tokens))
     for t, behind in scored:
         assert behind == t - max(0, math.ceil((t - context) / stride)) * stride
         assert min(t, context - stride + 1) <= behind <= context
 
 
-def test_windows_are_read_together_and_cost_the_same_alone(opened, monkeypatch):
-    _, ours, _ = opened("llama", torch.float64)
+def test_windows_are_read_together_and_cost_the_same_alone(open_pair, monkeypatch):
+    _, ours, _ = open_pair("llama", torch.float64)
     together = score_text(ours, TOKENIZER, TEXTS["English"], context=5, stride=2)
     monkeypatch.setattr(text_metrics, "TOKENS", 1)
     alone = score_text(ours, TOKENIZER, TEXTS["English"], context=5, stride=2)
     np.testing.assert_allclose(together.nats, alone.nats, atol=1e-12)
 
 
-def test_only_what_is_scored_has_logits_and_never_many_at_once(opened, monkeypatch):
-    _, ours, _ = opened("llama")
+def test_only_what_is_scored_has_logits_and_never_many_at_once(open_pair, monkeypatch):
+    _, ours, _ = open_pair("llama")
     monkeypatch.setattr(word_loss, "LOGITS", 4 * TOKENIZER.vocab)
     rows, softmax = [], torch.softmax
     monkeypatch.setattr(
-        torch, "softmax", lambda logits, *more, **told: rows.append(len(logits)) or softmax(logits, *more, **told)
+        torch, "softmax", lambda logits, *more, **options: rows.append(len(logits)) or softmax(logits, *more, **options)
     )
     score = score_text(ours, TOKENIZER, TEXTS["English"] * 3, context=16, stride=3)
     assert max(rows) <= 4 and sum(rows) == len(score.nats)
 
 
 @pytest.mark.parametrize("name", ["gemma2"])
-def test_a_model_that_only_transformers_reads_costs_what_it_says(name, opened):
-    theirs, _, folder = opened(name)
+def test_a_model_of_transformers_has_its_own_losses(name, open_pair):
+    theirs, _, folder = open_pair(name)
     model, tokenizer = open_any(folder, lm_head=True)
     score = score_text(model, tokenizer, TEXTS["English"], context=9, stride=4)
-    np.testing.assert_allclose(score.nats, plainly(theirs, TOKENIZER.encode(TEXTS["English"]), 9, 4), atol=1e-5)
+    np.testing.assert_allclose(score.nats, token_losses(theirs, TOKENIZER.encode(TEXTS["English"]), 9, 4), atol=1e-5)
 
 
 PAIRS = [
@@ -212,7 +212,7 @@ PAIRS = [
 ]
 
 
-def few(monkeypatch):
+def use_small_batches(monkeypatch):
     """So that a few pairs make several batches."""
     monkeypatch.setattr(batching, "WINDOW", 4)
     monkeypatch.setattr(batching, "ROWS", 2)
@@ -220,10 +220,10 @@ def few(monkeypatch):
 
 @pytest.mark.parametrize("dtype", TIGHT, ids=str)
 @pytest.mark.parametrize("name", ["t5", "marian"])
-def test_the_loss_of_pairs_is_transformers(name, dtype, opened, monkeypatch):
-    few(monkeypatch)
-    theirs, ours, _ = opened(name, dtype)
-    tokenizer = load(opened(name, dtype)[2])[1]
+def test_the_loss_of_pairs_is_transformers(name, dtype, open_pair, monkeypatch):
+    use_small_batches(monkeypatch)
+    theirs, ours, _ = open_pair(name, dtype)
+    tokenizer = load(open_pair(name, dtype)[2])[1]
     score = score_pairs(ours, tokenizer, PAIRS, most=6)
     total = count = 0
     for pair, (line, source, target) in zip(score.pairs, PAIRS, strict=True):
@@ -239,9 +239,9 @@ def test_the_loss_of_pairs_is_transformers(name, dtype, opened, monkeypatch):
 
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("name", ["t5", "marian", "pegasus"])
-def test_what_is_said_is_what_transformers_says(name, width, opened, monkeypatch):
-    few(monkeypatch)
-    theirs, _, folder = opened(name)
+def test_translations_are_those_of_transformers(name, width, open_pair, monkeypatch):
+    use_small_batches(monkeypatch)
+    theirs, _, folder = open_pair(name)
     model, tokenizer = open_any(folder, lm_head=True)
     assert isinstance(model, Transformer) == (name != "pegasus")
     score = score_pairs(model, tokenizer, PAIRS, width=width, most=6)
@@ -249,14 +249,14 @@ def test_what_is_said_is_what_transformers_says(name, width, opened, monkeypatch
         ids = torch.tensor([[*TOKENIZER.encode(pair.source), EOS]])
         ids_out = theirs.generate(ids, num_beams=width, do_sample=False, max_new_tokens=6)[0].tolist()[1:]
         assert pair.translation == TOKENIZER.decode(ids_out[: ids_out.index(EOS)] if EOS in ids_out else ids_out)
-    said, wanted = [pair.translation for pair in score.pairs], [pair.target for pair in score.pairs]
-    assert score.bleu.score == sacrebleu.corpus_bleu(said, [wanted]).score
-    assert score.chrf.score == sacrebleu.corpus_chrf(said, [wanted]).score
+    translations, references = [pair.translation for pair in score.pairs], [pair.target for pair in score.pairs]
+    assert score.bleu.score == sacrebleu.corpus_bleu(translations, [references]).score
+    assert score.chrf.score == sacrebleu.corpus_chrf(translations, [references]).score
 
 
-def test_pairs_of_a_model_that_only_transformers_reads(opened, monkeypatch):
-    few(monkeypatch)
-    theirs, _, folder = opened("pegasus")
+def test_pairs_of_a_model_that_only_transformers_reads(open_pair, monkeypatch):
+    use_small_batches(monkeypatch)
+    theirs, _, folder = open_pair("pegasus")
     score = score_pairs(*open_any(folder, lm_head=True), PAIRS, most=2)
     for pair in score.pairs:
         labels = torch.tensor([[*TOKENIZER.encode(pair.target), EOS]])
@@ -271,18 +271,18 @@ CHINESE = (["猫坐在垫子上。", "它累了"], ["猫坐在了垫子上。", 
 
 @pytest.mark.parametrize(("strings", "words"), [(ENGLISH, "13a"), (CHINESE, "zh")], ids=["English", "Chinese"])
 def test_bleu_and_chrf_are_sacrebleu_s_own(strings, words):
-    said, wanted = strings
-    bleu, chrf = metrics(said, wanted)
-    assert bleu.score == sacrebleu.corpus_bleu(said, [wanted], tokenize=words).score > 0
-    assert chrf.score == sacrebleu.corpus_chrf(said, [wanted]).score > 0
+    translations, references = strings
+    bleu, chrf = metrics(translations, references)
+    assert bleu.score == sacrebleu.corpus_bleu(translations, [references], tokenize=words).score > 0
+    assert chrf.score == sacrebleu.corpus_chrf(translations, [references]).score > 0
     assert f"tok:{words}" in bleu.signature and sacrebleu.__version__ in chrf.signature
 
 
-def test_without_sacrebleu_the_rest_is_measured_and_the_command_named(opened, monkeypatch):
+def test_without_sacrebleu_the_rest_is_measured_and_the_command_named(open_pair, monkeypatch):
     assert without_metrics() is None
     for name in ("sacrebleu", "sacrebleu.metrics"):
         monkeypatch.setitem(sys.modules, name, None)
-    _, ours, folder = opened("t5")
+    _, ours, folder = open_pair("t5")
     score = score_pairs(ours, load(folder)[1], PAIRS[:2], most=2)
     assert (score.bleu, score.chrf) == (None, None) and score.loss > 0
     assert "pip install sacrebleu" in str(without_metrics())
@@ -296,14 +296,16 @@ def small(tokenizer, **more):
 def test_bits_per_byte_are_of_the_text_and_not_of_its_tokens():
     """A model that knows nothing pays log₂ of its vocabulary for each token, however much of the text that spells."""
     text = "人工智能 ai"
-    for tokenizer, each in ((TOKENIZER, 1), (Characters.make(text, special=["unk"]), None)):
+    for tokenizer, first_bytes in ((TOKENIZER, 1), (Characters.make(text, special=["unk"]), None)):
         model = small(tokenizer)
         for parameter in model.parameters():
             parameter.data.zero_()
         score = score_text(model, tokenizer, text)
-        left = len(text[1:].encode()) if each is None else len(text.encode()) - each
-        assert score.n_bytes == left  # the first token has nothing before it
-        assert math.isclose(score.bits_per_byte, len(score.nats) * math.log2(tokenizer.vocab) / left, rel_tol=1e-6)
+        expected_bytes = len(text[1:].encode()) if first_bytes is None else len(text.encode()) - first_bytes
+        assert score.n_bytes == expected_bytes  # the first token has nothing before it
+        assert math.isclose(
+            score.bits_per_byte, len(score.nats) * math.log2(tokenizer.vocab) / expected_bytes, rel_tol=1e-6
+        )
 
 
 def test_what_the_tokenizer_puts_before_a_text_is_read_and_takes_no_byte_away(tmp_path):
@@ -317,14 +319,14 @@ def test_what_the_tokenizer_puts_before_a_text_is_read_and_takes_no_byte_away(tm
     assert score.ids == (tokenizer.bos, *b"abc") and len(score.nats) == score.n_bytes == 3
 
 
-def test_letters_that_the_tokenizer_loses_are_told():
+def test_unknown_letters_are_reported():
     tokenizer = Characters.make("abc", special=["unk"])
     with pytest.warns(Notice, match="2 of 5 tokens are unknown"):
         score_text(small(tokenizer), tokenizer, "abxyc")
 
 
 @pytest.mark.parametrize(
-    ("text", "more", "says"),
+    ("text", "more", "message"),
     [
         ("", {}, "has 0 tokens"),
         ("a", {}, "has 1 tokens"),
@@ -334,12 +336,12 @@ def test_letters_that_the_tokenizer_loses_are_told():
         ("a cat sat on a mat", dict(context=13), "learned 12 positions"),
     ],
 )
-def test_what_cannot_be_measured_is_told(text, more, says):
-    with pytest.raises(Problem, match=says):
+def test_unscorable_texts_are_refused(text, more, message):
+    with pytest.raises(Problem, match=message):
         score_text(small(TOKENIZER, position="learned"), TOKENIZER, text, **more)
 
 
-def test_the_wrong_kind_of_model_is_told(opened):
+def test_the_wrong_kind_of_model_is_refused(open_pair):
     encoder, both = small(TOKENIZER, kind="encoder"), small(TOKENIZER, kind="encoder-decoder")
     with pytest.raises(Problem, match="aren't defined for it"):
         score_text(encoder, TOKENIZER, "a cat")
@@ -352,14 +354,14 @@ def test_the_wrong_kind_of_model_is_told(opened):
         score_text(small(TOKENIZER, kind="encoder", head="none"), TOKENIZER, "a cat")
 
 
-def test_an_encoder_of_transformers_is_known_by_what_it_does(opened):
+def test_an_encoder_of_transformers_is_recognized_by_its_outputs(open_pair):
     """ElectraForCausalLM is loaded as a causal model and looks ahead all the same, unless its config says is_decoder."""
-    model, tokenizer = open_any(opened("electra")[2], lm_head=True)
+    model, tokenizer = open_any(open_pair("electra")[2], lm_head=True)
     with pytest.raises(Problem, match="aren't defined for it"):
         score_text(model, tokenizer, "a cat")
 
 
-def test_a_pair_that_is_too_long_is_left_out_and_told():
+def test_too_long_pairs_are_reported_and_the_others_scored():
     model = small(TOKENIZER, kind="encoder-decoder", position="learned")
     pairs = [(3, "a", "b"), (4, "a" * 30, "b"), (6, "a", "b" * 12), (7, "c", "d")]
     score = score_pairs(model, TOKENIZER, pairs, most=3)

@@ -41,14 +41,14 @@ def test_logits_are_shaped_as_transformers_does(seed, temperature, top_k, top_p,
     logits = torch.randn(3, 11, generator=generator) * 3
     logits[0, 4] = logits[0, 7]  # equal ones stay together
     ids = torch.randint(11, (3, 5), generator=generator)
-    seen = torch.zeros(3, 11, dtype=torch.bool).scatter(1, ids, True)
+    previous = torch.zeros(3, 11, dtype=torch.bool).scatter(1, ids, True)
     expected = theirs.RepetitionPenaltyLogitsProcessor(penalty)(ids, logits)
     expected = theirs.TemperatureLogitsWarper(temperature)(ids, expected)
     if top_k is not None:
         expected = theirs.TopKLogitsWarper(top_k)(ids, expected)
     if top_p is not None:
         expected = theirs.TopPLogitsWarper(top_p)(ids, expected)
-    ours = Sampling(temperature, top_k, top_p, penalty).shape(logits, seen)
+    ours = Sampling(temperature, top_k, top_p, penalty).shape(logits, previous)
     assert torch.equal(ours, expected)
 
 
@@ -68,7 +68,7 @@ def test_draws_follow_the_probabilities():
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 @pytest.mark.parametrize("name", NAMES)
-def test_cached_is_uncached_and_a_batch_is_one_by_one(name, temperature):
+def test_cached_is_uncached_and_a_batch_equals_single_calls(name, temperature):
     model = make(name)
     options = dict(most=9, temperature=temperature, top_k=20, repetition_penalty=1.1)
     together = generate(model, PROMPTS, seed=5, **options)
@@ -127,7 +127,7 @@ def test_rows_may_be_dropped_doubled_and_mixed(index):
         assert_close(reading.logits[row], alone)
 
 
-def test_the_same_seed_says_the_same():
+def test_the_same_seed_gives_the_same_text():
     model = make("rotary")
     options = dict(most=12, temperature=1.0)
     torch.manual_seed(1)
@@ -154,17 +154,17 @@ def test_a_text_ends_before_a_stop_token_and_the_others_go_on():
     assert len(cut[0]) < 10 == max(map(len, cut))
 
 
-def test_tokens_are_told_as_they_come_and_the_teller_may_end_a_text():
-    model, told = make("rotary"), []
+def test_on_token_is_called_in_order_and_may_end_a_text():
+    model, calls = make("rotary"), []
 
-    def tell(item, token):
-        told.append((item, token))
-        return item == 1 and sum(i == 1 for i, _ in told) == 2
+    def on_token(item, token):
+        calls.append((item, token))
+        return item == 1 and sum(i == 1 for i, _ in calls) == 2
 
-    found = generate(model, PROMPTS, most=4, on_token=tell)
-    assert [len(text) for text in found] == [4, 2, 4]
-    assert [item for item, _ in told] == [0, 1, 2, 0, 1, 2, 0, 2, 0, 2]
-    assert all([t for i, t in told if i == item] == found[item] for item in range(3))
+    results = generate(model, PROMPTS, most=4, on_token=on_token)
+    assert [len(text) for text in results] == [4, 2, 4]
+    assert [item for item, _ in calls] == [0, 1, 2, 0, 1, 2, 0, 2, 0, 2]
+    assert all([t for i, t in calls if i == item] == results[item] for item in range(3))
 
 
 def test_most_none_fills_the_context():
@@ -175,13 +175,13 @@ def test_most_none_fills_the_context():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_model_in_training_generates_without_dropout_and_trains_on(name):
     model = make(name, dropout=0.3).train()
-    said = generate(model, PROMPTS, most=4)
+    tokens = generate(model, PROMPTS, most=4)
     assert model.training and all(part.training for part in model.modules())
     model(words(2, 9)).square().mean().backward()  # tables made while generating must not get in the way
-    assert said == generate(model.eval(), PROMPTS, most=4)
+    assert tokens == generate(model.eval(), PROMPTS, most=4)
 
 
-def test_recorders_hear_every_step():
+def test_recorders_get_every_step():
     model = make("rotary", "encoder-decoder")
     with record() as calls:
         generate(model, [[1]], source=[[2, 3]], most=3)
@@ -191,7 +191,7 @@ def test_recorders_hear_every_step():
 
 
 @pytest.mark.parametrize(
-    ("name", "prompts", "options", "says"),
+    ("name", "prompts", "options", "message"),
     [
         ("learned", [[1] * 30], dict(most=20), "30 tokens and 20 more .* learned 40 positions: .* ask for 11 at most"),
         ("learned", [[1] * 41], dict(most=1), "the prompt has 41 tokens"),
@@ -211,12 +211,12 @@ def test_recorders_hear_every_step():
         ("rotary", [[1]], dict(repetition_penalty=0.0), "repetition_penalty is 0.0"),
     ],
 )
-def test_mistakes_are_told(name, prompts, options, says):
-    with pytest.raises(ValueError, match=says):
+def test_bad_arguments_are_refused(name, prompts, options, message):
+    with pytest.raises(ValueError, match=message):
         generate(make(name), prompts, **options)
 
 
-def test_mistakes_with_the_wrong_kind_of_model_are_told():
+def test_the_wrong_kind_of_model_is_refused():
     with pytest.raises(ValueError, match="use fill"):
         generate(make("rotary", "encoder"), [[1]])
     both = make("learned", "encoder-decoder")
@@ -259,17 +259,17 @@ def test_stop_texts_end_a_text_before_them():
 def test_text_until_a_stop(text, stops, size):
     pieces = [text[i : i + size] for i in range(0, len(text), size)]
     ends = [text.index(s) for s in stops if s in text]
-    found = list(until(iter(pieces), stops))
+    output = list(until(iter(pieces), stops))
     # the stop that shows first in the stream ends it; one that begins earlier but is longer may then be cut into
-    assert text.startswith("".join(found)) and all(found)
-    assert "".join(found) == text[: min(ends)] if len(stops) < 2 and ends else len("".join(found)) <= len(text)
-    assert not any(s in "".join(found) for s in stops)
-    assert ends or "".join(found) == text
+    assert text.startswith("".join(output)) and all(output)
+    assert "".join(output) == text[: min(ends)] if len(stops) < 2 and ends else len("".join(output)) <= len(text)
+    assert not any(s in "".join(output) for s in stops)
+    assert ends or "".join(output) == text
 
 
 def test_a_stream_never_gives_half_a_character(monkeypatch):
-    said = "你好，世界！🙂"
-    monkeypatch.setattr(module, "grow", lambda *_, **__: ((0, byte) for byte in said.encode()))
+    text = "你好，世界！🙂"
+    monkeypatch.setattr(module, "grow", lambda *_, **__: ((0, byte) for byte in text.encode()))
     pieces = list(stream(make("rotary"), Bytes.make(), "x", stop=["界！"]))
     assert "".join(pieces) == "你好，世" and all(len(piece) == 1 for piece in pieces)
 
@@ -277,8 +277,8 @@ def test_a_stream_never_gives_half_a_character(monkeypatch):
 def test_an_empty_text_begins_where_a_document_does():
     tokenizer = texts()
     model = make("rotary")
-    begun = tokenizer.decode(generate(model, [[tokenizer.bos]], most=5, stop=[tokenizer.eos])[0])
-    assert complete(model, tokenizer, [""], most=5) == [begun]
+    expected = tokenizer.decode(generate(model, [[tokenizer.bos]], most=5, stop=[tokenizer.eos])[0])
+    assert complete(model, tokenizer, [""], most=5) == [expected]
     with pytest.raises(ValueError, match="the text is empty"):
         complete(model, Bytes.make(), [""])
 
@@ -298,14 +298,14 @@ def test_translation_reads_and_writes_text():
 
 def test_hidden_words_are_filled_with_their_probabilities():
     model, tokenizer = make("rotary", "encoder"), texts()
-    found = fill(model, tokenizer, "ab[MASK]d[MASK]", k=3)
+    guesses = fill(model, tokenizer, "ab[MASK]d[MASK]", k=3)
     ids = [tokenizer.bos, *tokenizer.encode("ab[MASK]d[MASK]", special=True), tokenizer.eos]
     logits = model(torch.tensor([ids]))[0, [3, 5]]
     logits[:, tokenizer.special_ids] = -torch.inf
-    for words_found, row in zip(found, logits.softmax(-1), strict=True):
+    for word_guesses, row in zip(guesses, logits.softmax(-1), strict=True):
         shares, best = row.topk(3)
-        assert [word for word, _ in words_found] == [tokenizer.decode([i]) for i in best.tolist()]
-        assert [share for _, share in words_found] == pytest.approx(shares.tolist(), rel=1e-4)
+        assert [word for word, _ in word_guesses] == [tokenizer.decode([i]) for i in best.tolist()]
+        assert [share for _, share in word_guesses] == pytest.approx(shares.tolist(), rel=1e-4)
     with pytest.raises(ValueError, match=r"the text has no \[MASK\]"):
         fill(model, tokenizer, "abc")
     with pytest.raises(ValueError, match="no mask token"):
@@ -314,18 +314,18 @@ def test_hidden_words_are_filled_with_their_probabilities():
         fill(make("learned", "encoder"), tokenizer, "a" * 40 + "[MASK]")
 
 
-def test_what_may_never_be_said_is_not_said():
+def test_never_excludes_tokens():
     model = make("rotary")
     free = generate(model, [[1, 2, 3]], most=6)[0]
-    held = generate(model, [[1, 2, 3]], most=6, never=free[:2])[0]
-    assert not set(held) & set(free[:2])
+    tokens = generate(model, [[1, 2, 3]], most=6, never=free[:2])[0]
+    assert not set(tokens) & set(free[:2])
     logits = model(torch.tensor([[1, 2, 3]]))[0, -1]
     logits[free[:2]] = -torch.inf
-    assert held[0] == int(logits.argmax())
+    assert tokens[0] == int(logits.argmax())
 
 
 @pytest.mark.parametrize(
-    ("logits", "how"),
+    ("logits", "options"),
     [
         ([1.0, 3.0, 2.0], dict(temperature=5e-324)),
         ([1.0, 3.0, 2.0], dict(temperature=1e-40, top_p=0.5)),
@@ -335,7 +335,7 @@ def test_what_may_never_be_said_is_not_said():
     ],
     ids=str,
 )
-def test_a_token_is_chosen_where_there_are_no_probabilities(logits, how):
+def test_choose_without_probabilities_takes_the_largest_logit(logits, options):
     logits = torch.tensor([logits] * 2)
-    chosen = Sampling(**how).choose(logits, torch.tensor([0.0, 0.999]), torch.ones(2, 3, dtype=torch.bool))
-    assert chosen.tolist() == logits.argmax(-1).tolist()
+    tokens = Sampling(**options).choose(logits, torch.tensor([0.0, 0.999]), torch.ones(2, 3, dtype=torch.bool))
+    assert tokens.tolist() == logits.argmax(-1).tolist()

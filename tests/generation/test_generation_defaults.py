@@ -58,68 +58,68 @@ def quiet():
         yield
 
 
-def wanted(name, told, **inputs):
+def expected_tokens(name, settings, **inputs):
     """What transformers writes after the prompt, without what ends it."""
     model = theirs(name, **WILD)
     model.generation_config = GenerationConfig()  # a BART would be forced to end by its config alone
-    told = GenerationConfig(**(dict(num_beams=1, do_sample=False) | told), eos_token_id=ENDS, pad_token_id=PAD)
-    told.max_new_tokens = MOST
+    settings = GenerationConfig(**(dict(num_beams=1, do_sample=False) | settings), eos_token_id=ENDS, pad_token_id=PAD)
+    settings.max_new_tokens = MOST
     prompt = inputs["input_ids"].shape[1] if name not in TRANSLATORS else 1
     if name in TRANSLATORS:
         inputs |= dict(decoder_start_token_id=PAD, use_cache=name.startswith(("bart", "mbart", "marian")))
-    rows = model.generate(**inputs, generation_config=told)[:, prompt:].tolist()
+    rows = model.generate(**inputs, generation_config=settings)[:, prompt:].tolist()
     ended = [next((at for at, token in enumerate(row) if token in ENDS), len(row)) for row in rows]
     return [row[:end] for row, end in zip(rows, ended, strict=True)]
 
 
-def obeying(told):
-    found, strange = generation_defaults.read(told, 37)
-    assert not strange
-    return found
+def read_settings(settings):
+    habits, unsupported = generation_defaults.read(settings, 37)
+    assert not unsupported
+    return habits
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_is_obeyed_as_transformers_does(rule, read):  # noqa: F811
-    shown = []
+    differs = []
     for name in ("llama 2", "mbart"):
-        told, model = RULES[rule], read(name, **WILD)
+        settings, model = RULES[rule], read(name, **WILD)
         if name in TRANSLATORS:  # a tied head likes to repeat the last word
-            told = dict(repetition_penalty=5.0) | told
-        elif "encoder_no_repeat_ngram_size" in told:
+            settings = dict(repetition_penalty=5.0) | settings
+        elif "encoder_no_repeat_ngram_size" in settings:
             continue
-        how = dict(most=MOST, stop=ENDS, repetition_penalty=told.get("repetition_penalty", 1.0))
+        options = dict(most=MOST, stop=ENDS, repetition_penalty=settings.get("repetition_penalty", 1.0))
         for row in texts(name)[0][:2]:
-            ids, found = row[None, :10], obeying(told)
-            given = dict(prompts=[[PAD]], source=ids) if name in TRANSLATORS else dict(prompts=ids)
-            ours = generate(model, **given, **how, habits=found)
-            assert ours == wanted(name, told, input_ids=ids), name
-            shown.append(ours != generate(model, **given, most=MOST, stop=ENDS))
-    assert any(shown), "a rule that never shows proves nothing"
+            ids, habits = row[None, :10], read_settings(settings)
+            inputs = dict(prompts=[[PAD]], source=ids) if name in TRANSLATORS else dict(prompts=ids)
+            ours = generate(model, **inputs, **options, habits=habits)
+            assert ours == expected_tokens(name, settings, input_ids=ids), name
+            differs.append(ours != generate(model, **inputs, most=MOST, stop=ENDS))
+    assert any(differs), "a rule that never shows proves nothing"
 
 
 @pytest.mark.parametrize("rule", ["many", "no token twice"])
 @pytest.mark.parametrize("search", BEAMS)
 def test_a_search_is_obeyed_as_transformers_does(search, rule, read):  # noqa: F811
-    told = BEAMS[search] | RULES[rule]
-    model, found = read("mbart", **WILD), obeying(told)
+    settings = BEAMS[search] | RULES[rule]
+    model, habits = read("mbart", **WILD), read_settings(settings)
     for row in texts("mbart")[0][:2]:
         ours = beam(
             model,
             [[PAD]],
             source=row[None, :10],
-            width=found.num_beams,
+            width=habits.num_beams,
             most=MOST,
             stop=ENDS,
-            length_penalty=1.0 if found.length_penalty is None else found.length_penalty,
-            habits=found,
+            length_penalty=1.0 if habits.length_penalty is None else habits.length_penalty,
+            habits=habits,
         )
-        assert [ours[0][0].tokens] == wanted("mbart", told, input_ids=row[None, :10])
+        assert [ours[0][0].tokens] == expected_tokens("mbart", settings, input_ids=row[None, :10])
 
 
-def folder(place, **told):
-    Bytes.make(special=["eos", "pad"]).save(place)
-    (place / "generation_config.json").write_text(json.dumps(told), encoding="utf-8")
-    return place
+def folder(path, **settings):
+    Bytes.make(special=["eos", "pad"]).save(path)
+    (path / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    return path
 
 
 NAMED = {
@@ -140,10 +140,10 @@ def test_what_is_not_obeyed_is_named(name, tmp_path):
         load(folder(tmp_path, do_sample=True, **{name: NAMED[name]}))
 
 
-def test_every_setting_of_transformers_is_obeyed_named_or_silent():
-    known = {name for name in vars(GenerationConfig()) if name != "_original_object_hash"}
-    assert known <= {*generation_defaults.READERS, *generation_defaults.NEUTRAL, *generation_defaults.IRRELEVANT}, (
-        known
+def test_every_setting_of_transformers_is_supported_reported_or_silent():
+    settings = {name for name in vars(GenerationConfig()) if name != "_original_object_hash"}
+    assert settings <= {*generation_defaults.READERS, *generation_defaults.NEUTRAL, *generation_defaults.IRRELEVANT}, (
+        settings
         - {
             *generation_defaults.READERS,
             *generation_defaults.NEUTRAL,
@@ -154,41 +154,43 @@ def test_every_setting_of_transformers_is_obeyed_named_or_silent():
 @pytest.mark.filterwarnings("error::qkv.i18n.Notice")
 def test_defaults_and_what_changes_nothing_are_no_news(tmp_path):
     defaults = GenerationConfig()._get_default_generation_params()
-    made = load(folder(tmp_path, **defaults | dict(max_new_tokens=9, typical_p=0.5)))  # nothing is drawn
-    assert made.habits.is_unrestricted and made.habits.sampling() == {"temperature": 0.0}
+    tokenizer = load(folder(tmp_path, **defaults | dict(max_new_tokens=9, typical_p=0.5)))  # nothing is drawn
+    assert tokenizer.habits.is_unrestricted and tokenizer.habits.sampling() == {"temperature": 0.0}
 
 
-def test_config_json_is_asked_where_there_is_no_generation_config(tmp_path):
+def test_config_json_is_the_fallback(tmp_path):
     Bytes.make(special=["eos"]).save(tmp_path)
-    told = dict(model_type="bart", forced_eos_token_id=256, num_beams=4, hidden_size=9, typical_p=0.5)
-    (tmp_path / "config.json").write_text(json.dumps(told), encoding="utf-8")
+    settings = dict(model_type="bart", forced_eos_token_id=256, num_beams=4, hidden_size=9, typical_p=0.5)
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     assert load(tmp_path).habits == generation_defaults.GenerationDefaults(forced_eos_token_id=(256,), num_beams=4)
     folder(tmp_path, min_length=3)
     assert load(tmp_path).habits == generation_defaults.GenerationDefaults(min_length=3)
 
 
-def test_the_command_line_draws_as_the_files_say_and_says_so(tmp_path, capsys):
+def test_the_command_line_uses_and_prints_the_files_settings(tmp_path, capsys):
     from qkv.cli import main
 
     folder_of("llama", tmp_path)
-    told = dict(do_sample=True, temperature=0.6, top_p=0.9, repetition_penalty=1.2, suppress_tokens=[32])
-    (tmp_path / "generation_config.json").write_text(json.dumps(told), encoding="utf-8")
-    ask = ["generate", "the cat", "--model", str(tmp_path), "--most", "5"]
-    assert main(ask) == 0
+    settings = dict(do_sample=True, temperature=0.6, top_p=0.9, repetition_penalty=1.2, suppress_tokens=[32])
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = ["generate", "the cat", "--model", str(tmp_path), "--most", "5"]
+    assert main(command) == 0
     by_files = capsys.readouterr()
     assert "as the model's files say: temperature 0.6, top-p 0.9, repetition-penalty 1.2" in by_files.err
-    assert main([*ask, "--temperature", "0.6", "--top-p", "0.9", "--repetition-penalty", "1.2"]) == 0
+    assert main([*command, "--temperature", "0.6", "--top-p", "0.9", "--repetition-penalty", "1.2"]) == 0
     by_options = capsys.readouterr()
     assert by_options.out == by_files.out and "files say" not in by_options.err
-    assert main([*ask, "--temperature", "0", "--quiet"]) == 0 and capsys.readouterr().err == ""
+    assert main([*command, "--temperature", "0", "--quiet"]) == 0 and capsys.readouterr().err == ""
 
 
 def test_an_export_writes_as_its_model_did(tmp_path):
-    made = folder_of("llama", tmp_path / "theirs")
-    told = dict(no_repeat_ngram_size=2, bad_words_ids=[[3, 4], [5]], num_beams=3, early_stopping=True, do_sample=False)
-    (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(told), encoding="utf-8")
+    original = folder_of("llama", tmp_path / "theirs")
+    settings = dict(
+        no_repeat_ngram_size=2, bad_words_ids=[[3, 4], [5]], num_beams=3, early_stopping=True, do_sample=False
+    )
+    (tmp_path / "theirs" / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
     model, tokenizer = model_files.load(tmp_path / "theirs")
     export(model, tokenizer, tmp_path / "ours")
     assert model_files.load(tmp_path / "ours")[1].habits == tokenizer.habits
-    again = type(made).from_pretrained(tmp_path / "ours").generation_config
-    assert {name: getattr(again, name) for name in told} == told
+    again = type(original).from_pretrained(tmp_path / "ours").generation_config
+    assert {name: getattr(again, name) for name in settings} == settings

@@ -31,14 +31,14 @@ REPEATS = {
     "mbart": BARTS | {"lm_head.weight": "model.shared.weight"},
     "marian": BARTS | {"lm_head.weight": "model.shared.weight"},
 }
-PLACES = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
+POSITION_TABLES = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
 
 
 def folder_of(name, folder, change):
     """What transformers writes, after change(tensors); qwen2 is told that it is tied."""
     theirs(name, exact=False, spread=0.5, words=0.2).save_pretrained(folder)
-    told = json.loads((folder / "config.json").read_text()) | dict(tie_word_embeddings=True)
-    (folder / "config.json").write_text(json.dumps(told))
+    config = json.loads((folder / "config.json").read_text()) | dict(tie_word_embeddings=True)
+    (folder / "config.json").write_text(json.dumps(config))
     tensors = {copy: tensor.clone() for copy, tensor in load_file(folder / "model.safetensors").items()}
     if name == "qwen2":
         del tensors["lm_head.weight"]
@@ -76,8 +76,8 @@ def test_a_copy_that_differs_is_used_and_named(name, copy, tmp_path):
             tensors |= dict.fromkeys((c for c in REPEATS[name] if c.endswith("embed_tokens.weight")), tensors[copy])
 
     with pytest.warns(Notice, match=f"hold.* two that differ .*{copy} ≠ {REPEATS[name][copy]}"):
-        ours, wanted = both(name, folder_of(name, tmp_path, change))
-    assert_close(ours, wanted, atol=1e-6, rtol=0)
+        ours, expected = both(name, folder_of(name, tmp_path, change))
+    assert_close(ours, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", REPEATS)
@@ -86,8 +86,8 @@ def test_a_copy_that_is_the_same_is_no_news(name, tmp_path):
     def change(tensors):
         tensors |= {copy: tensors[source].clone() for copy, source in REPEATS[name].items()}
 
-    ours, wanted = both(name, folder_of(name, tmp_path, change))
-    assert_close(ours, wanted, atol=1e-6, rtol=0)
+    ours, expected = both(name, folder_of(name, tmp_path, change))
+    assert_close(ours, expected, atol=1e-6, rtol=0)
     model = ours_of(tmp_path)
     assert model.config.tied and model.head.weight is model.embedding.weight
 
@@ -100,8 +100,8 @@ def test_a_copy_stands_in_for_what_it_copies(name, tmp_path):
             if source in tensors:
                 tensors[copy] = tensors.pop(source)
 
-    ours, wanted = both(name, folder_of(name, tmp_path, change))
-    assert_close(ours, wanted, atol=1e-6, rtol=0)
+    ours, expected = both(name, folder_of(name, tmp_path, change))
+    assert_close(ours, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["t5 1.0", "bart", "marian"])
@@ -116,18 +116,20 @@ def test_sides_that_read_different_words_are_refused(name, side, tmp_path):
         ours_of(folder_of(name, tmp_path, change))
 
 
-@pytest.mark.parametrize("kept", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
-def test_marians_sines_are_computed_and_other_positions_are_read(kept, tmp_path, recwarn):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_marians_sines_are_computed_and_other_positions_are_read(dtype, tmp_path, recwarn):
     def sines(tensors):
-        tensors |= {place: theirs("marian").model.encoder.embed_positions.weight.detach().to(kept) for place in PLACES}
+        tensors |= {
+            name: theirs("marian").model.encoder.embed_positions.weight.detach().to(dtype) for name in POSITION_TABLES
+        }
 
     def others(tensors):
         sines(tensors)
-        tensors |= {place: shifted(tensors[place]) for place in PLACES[1:]}
+        tensors |= {name: shifted(tensors[name]) for name in POSITION_TABLES[1:]}
 
-    ours, wanted = both("marian", folder_of("marian", tmp_path / "sines", sines))
-    assert not [told for told in recwarn if isinstance(told.message, Notice)]
-    assert_close(ours, wanted, atol=1e-6 if kept.itemsize > 2 else 0.2, rtol=0)
+    ours, expected = both("marian", folder_of("marian", tmp_path / "sines", sines))
+    assert not [warning for warning in recwarn if isinstance(warning.message, Notice)]
+    assert_close(ours, expected, atol=1e-6 if dtype.itemsize > 2 else 0.2, rtol=0)
     with pytest.warns(Notice, match="not the sines"):
-        ours, wanted = both("marian", folder_of("marian", tmp_path / "others", others))
-    assert_close(ours, wanted, atol=1e-6, rtol=0)
+        ours, expected = both("marian", folder_of("marian", tmp_path / "others", others))
+    assert_close(ours, expected, atol=1e-6, rtol=0)

@@ -36,14 +36,14 @@ def call(capfd, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
 
-    def ask(*arguments):
+    def run_command(*arguments):
         try:
             code = main([str(a) for a in arguments])
         except SystemExit as stop:
             code = stop.code
         return code, *capfd.readouterr()
 
-    return ask
+    return run_command
 
 
 def quick(name):
@@ -51,35 +51,35 @@ def quick(name):
 
 
 @cache
-def measured(name):
+def measure_once(name):
     """What an experiment found, and how far it said it was: measured once, told in several ways."""
-    told, words = [], quick(name)
+    updates, arguments = [], quick(name)
     names = {size.option: size.name for size in EXPERIMENTS[name].sizes}
-    sizes = {names[option]: size for option, size in zip(words[::2], words[1::2], strict=True)}
+    sizes = {names[option]: size for option, size in zip(arguments[::2], arguments[1::2], strict=True)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "race", partial(report.race, rounds=1, seconds=0))
-        found = run(name, lambda *now: told.append(now), **sizes)
-    return found, told
+        results = run(name, lambda *now: updates.append(now), **sizes)
+    return results, updates
 
 
 @pytest.fixture
-def undrawn(monkeypatch):
+def skip_figures(monkeypatch):
     for name in EXPERIMENTS:
-        monkeypatch.setattr(f"qkv.lab.{name}.draw", lambda found, path: None)
+        monkeypatch.setattr(f"qkv.lab.{name}.draw", lambda results, path: None)
 
 
 @pytest.fixture
-def measured_before(monkeypatch):
-    monkeypatch.setattr("qkv.commands.lab.measured", lambda name, progress, **sizes: measured(name)[0])
+def reuse_measurements(monkeypatch):
+    monkeypatch.setattr("qkv.commands.lab.measured", lambda name, progress, **sizes: measure_once(name)[0])
 
 
-def test_the_command_line_measures_with_the_sizes_that_were_given(call, undrawn):
+def test_the_command_line_passes_the_sizes(call, skip_figures):
     for name in ("scaling", "masks"):
-        found = json.loads(call("lab", name, *quick(name), "--json")[1])
-        assert {key: found[key] for key in measured(name)[0]} == json.loads(json.dumps(measured(name)[0]))
+        results = json.loads(call("lab", name, *quick(name), "--json")[1])
+        assert {key: results[key] for key in measure_once(name)[0]} == json.loads(json.dumps(measure_once(name)[0]))
 
 
-@pytest.mark.usefixtures("measured_before")
+@pytest.mark.usefixtures("reuse_measurements")
 @pytest.mark.parametrize(
     ("name", "lang"),
     slow_except(
@@ -98,51 +98,58 @@ def test_every_experiment_prints_a_table_a_paragraph_and_a_figure(call, tmp_path
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and picture.stat().st_size > 10_000
 
 
-@pytest.mark.usefixtures("measured_before")
+@pytest.mark.usefixtures("reuse_measurements")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_json_has_the_numbers_and_nothing_else_is_printed(call, tmp_path, name):
     code, out, err = call("lab", name, *quick(name), "--json", "-o", tmp_path / "x.svg")
     assert code == 0, err
-    found = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
-    assert found["experiment"] == name and found["shows"] and found["figure"].endswith("x.svg")
+    results = json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert results["experiment"] == name and results["shows"] and results["figure"].endswith("x.svg")
     assert "<svg" in (tmp_path / "x.svg").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_tells_how_far_it_is_in_the_seconds_it_expects(name):
-    _, told = measured(name)
+def test_progress_counts_expected_seconds(name):
+    _, updates = measure_once(name)
     if name in ("memory", "masks"):  # done at once
-        assert told == []
+        assert updates == []
         return
-    assert told[0][1] > 0 and {total for _, total in told} == {told[0][1]}, "expected once, by a small step"
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert updates[0][1] > 0 and {total for _, total in updates} == {updates[0][1]}, "expected once, by a small step"
+    assert [done for done, _ in updates] == sorted(done for done, _ in updates)
 
 
 @pytest.mark.parametrize(
     ("name", "lang"), [("scaling", "en"), pytest.param("complexity", "en", marks=pytest.mark.slow), ("distance", "zh")]
 )
-def test_how_long_it_will_take_is_measured_and_said(call, undrawn, monkeypatch, name, lang):
+def test_the_estimated_time_is_measured_and_printed(call, skip_figures, monkeypatch, name, lang):
     """Not a constant: twice as long a small step makes twice as long an experiment."""
-    said = []
+    estimates = []
     for took in (50.0, 100.0):
         monkeypatch.setattr(f"qkv.lab.{name}.small_step", lambda work, took=took: took)
         code, _, err = call("lab", name, *quick(name), "--lang", lang)
-        said += [int(n) for n in re.findall(r"take about (\d+) s here" if lang == "en" else r"大约需要 (\d+) 秒", err)]
-    assert code == 0 and len(said) == 2 and said[0] > 50 and said[1] == pytest.approx(2 * said[0], rel=0.02)
+        estimates += [
+            int(n) for n in re.findall(r"take about (\d+) s here" if lang == "en" else r"大约需要 (\d+) 秒", err)
+        ]
+    assert (
+        code == 0
+        and len(estimates) == 2
+        and estimates[0] > 50
+        and estimates[1] == pytest.approx(2 * estimates[0], rel=0.02)
+    )
     monkeypatch.setattr(f"qkv.lab.{name}.small_step", lambda work: 0.0)
-    monkeypatch.setattr(report, "race_takes", lambda once: once)
+    monkeypatch.setattr(report, "race_seconds", lambda once: once)
     assert "about" not in call("lab", name, *quick(name))[2], "what is done at once needs no word"
 
 
-def test_nothing_is_compiled_unless_asked(call, undrawn, monkeypatch):
+def test_compiling_is_optional(call, skip_figures, monkeypatch):
     monkeypatch.setattr("qkv.train.machine.compiler", lambda: None)
-    for asked, says in (
+    for options, message in (
         ([], "--compile measures a compiled step too"),
         (["--compile"], "no C++ compiler"),
         (["--compile", "1"], "no C++ compiler"),
     ):
-        code, out, _ = call("lab", "complexity", *asked, *quick("complexity"))
-        assert code == 0 and says in " ".join(out.split())  # where a line ends depends on the numbers in it
+        code, out, _ = call("lab", "complexity", *options, *quick("complexity"))
+        assert code == 0 and message in " ".join(out.split())  # where a line ends depends on the numbers in it
 
 
 def test_the_list_has_a_line_for_each(call):
@@ -207,17 +214,17 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("typed", MISTAKES)
-def test_nonsense_is_told_in_a_sentence(call, tmp_path, typed, lang):
-    words = [word.strip("'") for word in re.findall(r"'.*?'|\S+", typed)]
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_bad_arguments_are_reported_in_a_sentence(call, tmp_path, arguments, lang):
+    words = [word.strip("'") for word in re.findall(r"'.*?'|\S+", arguments)]
     code, out, err = call("lab", *words, "--lang", lang)
     assert code == 2 and not out, out + err
-    assert MISTAKES[typed][lang == "zh"] in err, err
+    assert MISTAKES[arguments][lang == "zh"] in err, err
     assert "Traceback" not in err and "此说明只有英文" not in err
     assert lang == "en" or HAN.search(err), err
 
 
-def test_a_figure_that_cannot_be_written_is_told_before_the_work(call, tmp_path):
+def test_an_unwritable_figure_path_is_reported_before_measuring(call, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, err = call("lab", "distance", "-o", tmp_path / "file" / "x.png")
     assert code == 2 and "file" in err and "Traceback" not in err
@@ -225,7 +232,7 @@ def test_a_figure_that_cannot_be_written_is_told_before_the_work(call, tmp_path)
 
 @pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.usefixtures("warm")
-def test_ctrl_c_ends_it_in_a_word(tmp_path):
+def test_ctrl_c_stops_quietly(tmp_path):
     script = "import torch; print('ready', flush=True); from qkv.cli import main; raise SystemExit(main())"
     command = [sys.executable, "-c", script, "lab", "distance", "--gaps", "512", "--steps", "100000"]
     environment = os.environ | {"QKV_LANG": "en", "OMP_NUM_THREADS": "1"}

@@ -11,7 +11,7 @@ import torch
 from qkv import record
 from qkv.i18n import Problem
 from qkv.lab import mixer_contest, mixer_summary, mixers, report, run
-from qkv.lab.mixer_contest import KINDS, ContestShape, Learning, NextCharacter, Recall, recall
+from qkv.lab.mixer_contest import KINDS, ContestShape, NextCharacter, Recall, TrainingRun, recall
 from qkv.model.transformer import Transformer
 
 SMALL = dict(steps=2, recall_steps=2, pairs=(1, 2), lengths=(4, 40), width=8, state=2, window=3, seeds=2)
@@ -36,7 +36,7 @@ def test_the_keys_of_all_states_are_as_wide():
     assert {state.shape[2] for state in states} == {6}
 
 
-def test_the_models_are_what_they_are_called():
+def test_the_models_match_their_names():
     shape = ContestShape(64, 3, 31, 8)
     assert model("hybrid", shape).config.mixers == ("mamba2", "mamba2", "attention")
     assert model("window", shape).config.window == 31 and model("attention", shape).config.window is None
@@ -49,25 +49,25 @@ def test_the_models_are_what_they_are_called():
 
 
 @pytest.mark.parametrize("pairs, symbols", [(1, 1), (3, 3), (5, 16), (32, 32)])
-def test_every_question_has_the_answer_that_was_told(pairs, symbols):
+def test_every_question_has_the_value_of_its_key(pairs, symbols):
     x, y = recall(pairs, symbols, seed=3, step=4, rows=20)
     for row, answers in zip(x.tolist(), y.tolist(), strict=True):
-        keys, values, asked = row[0 : 2 * pairs : 2], row[1 : 2 * pairs : 2], row[2 * pairs :]
-        told = dict(zip(keys, values, strict=True))
-        assert len(told) == pairs and sorted(asked) == sorted(keys)
+        keys, values, questions = row[0 : 2 * pairs : 2], row[1 : 2 * pairs : 2], row[2 * pairs :]
+        values_by_key = dict(zip(keys, values, strict=True))
+        assert len(values_by_key) == pairs and sorted(questions) == sorted(keys)
         assert all(0 <= key < symbols for key in keys) and all(symbols <= value < 2 * symbols for value in values)
-        assert answers == [-100] * 2 * pairs + [told[key] for key in asked]
+        assert answers == [-100] * 2 * pairs + [values_by_key[key] for key in questions]
 
 
 def test_rows_are_a_function_of_seed_and_step_and_questions_come_in_any_order():
     first = recall(8, 8, 1, 2, 50)
     assert all(torch.equal(a, b) for a, b in zip(first, recall(8, 8, 1, 2, 50), strict=True))
     assert not torch.equal(first[0], recall(8, 8, 1, 3, 50)[0]) and not torch.equal(first[0], recall(8, 8, 2, 2, 50)[0])
-    keys, asked = first[0][:, 0:16:2], first[0][:, 16:]
-    assert 0.05 < float((keys == asked).float().mean()) < 0.25  # one in eight stands where it was told
+    keys, questions = first[0][:, 0:16:2], first[0][:, 16:]
+    assert 0.05 < float((keys == questions).float().mean()) < 0.25  # one in eight stands where it was told
 
 
-def test_who_knows_the_pairs_is_right_and_who_names_any_value_once_in_as_many():
+def test_scores_of_a_perfect_and_of_a_guessing_model():
     class Knows(torch.nn.Module):
         def __init__(self, which):
             super().__init__()
@@ -88,29 +88,29 @@ def test_who_knows_the_pairs_is_right_and_who_names_any_value_once_in_as_many():
     assert shares[0] == pytest.approx(1 / 2 + 1 / 64, abs=0.05) and shares[2] == pytest.approx(2 / 32, abs=0.03)
 
 
-def test_few_pairs_come_first_and_all_in_the_end():
+def test_training_starts_with_the_smallest_number_of_pairs():
     task = Recall((2, 4, 8, 16), 40)
-    seen = [task.batch(0, step)[0].shape[1] // 3 for step in range(40)]
-    assert set(seen[:5]) == {2} and 16 not in seen[:15] and set(seen[15:]) == {2, 4, 8, 16}
+    pair_counts = [task.batch(0, step)[0].shape[1] // 3 for step in range(40)]
+    assert set(pair_counts[:5]) == {2} and 16 not in pair_counts[:15] and set(pair_counts[15:]) == {2, 4, 8, 16}
     assert all(900 < task.batch(0, step)[0].numel() <= 1024 for step in range(40))
 
 
-def test_the_text_is_split_and_an_untaught_model_knows_nothing_of_it(tmp_path):
-    said = "".join(chr(97 + i * i % 7) for i in range(4000))
-    (tmp_path / "a.txt").write_text(said, encoding="utf-8")
+def test_the_text_is_split_and_an_untrained_model_has_uniform_loss(tmp_path):
+    content = "".join(chr(97 + i * i % 7) for i in range(4000))
+    (tmp_path / "a.txt").write_text(content, encoding="utf-8")
     task = NextCharacter(str(tmp_path / "a.txt"), 32)
     assert len(task.data.train) + len(task.data.validation) == 4000 and 300 < len(task.data.validation) < 500
     shape = ContestShape(16, 2, 7, 2)
     fresh = Transformer(shape.config("attention", task.vocab, task.context))
     assert task.score(fresh) == [pytest.approx(math.log(task.vocab), rel=1e-5)]  # its head begins at 0
-    looks = Learning(fresh.config, task, 0.02, 7, 0).whole()
-    assert [look["step"] for look in looks] == [1, 2, 3, 4, 5, 6, 7] and looks[-1]["tokens"] == 7 * 1024
-    assert all(a["seconds"] < b["seconds"] for a, b in itertools.pairwise(looks))
+    evaluations = TrainingRun(fresh.config, task, 0.02, 7, 0).run()
+    assert [row["step"] for row in evaluations] == [1, 2, 3, 4, 5, 6, 7] and evaluations[-1]["tokens"] == 7 * 1024
+    assert all(a["seconds"] < b["seconds"] for a, b in itertools.pairwise(evaluations))
 
 
 def test_the_same_seed_learns_the_same():
     shape, task = ContestShape(16, 2, 7, 2), Recall((1, 2), 5)
-    scores = [Learning(shape.config("mamba2", 4, 6), task, 0.02, 5, seed).whole()[-1] for seed in (0, 0)]
+    scores = [TrainingRun(shape.config("mamba2", 4, 6), task, 0.02, 5, seed).run()[-1] for seed in (0, 0)]
     assert scores[0]["score"] == scores[1]["score"]
 
 
@@ -118,33 +118,35 @@ def test_the_same_seed_learns_the_same():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_more_token_sees_what_is_said(kind):
+def test_a_new_token_attends_to_the_expected_keys(kind):
     """n keys and itself where attention is full, at every call; window and state as much as they ever keep."""
     shape, n = ContestShape(16, 2, 7, 2), 40
     subject = model(kind, shape).eval()
     with torch.no_grad():
-        step, cache = mixers.stepper(subject, n)
-        kept, later = (sum(p.nbytes for p in mixers.kept(c)) for c in (cache, mixers.stepper(subject, 3 * n)[1]))
+        step, cache = mixers.make_step(subject, n)
+        cache_bytes, longer_bytes = (
+            sum(p.nbytes for p in mixers.cached_tensors(c)) for c in (cache, mixers.make_step(subject, 3 * n)[1])
+        )
         step()
         with record() as calls:
             step()
     keys = [call.k.shape[2] for call in calls if not hasattr(call, "decay")]
-    full, each = {"attention": 2, "hybrid": 1}.get(kind, 0), 2 * 16 * 4  # bytes of a token's key and value
+    full, token_bytes = {"attention": 2, "hybrid": 1}.get(kind, 0), 2 * 16 * 4  # bytes of a token's key and value
     assert keys == ([n + 1] * full if kind != "window" else [shape.window + 2] * 2)  # the oldest is masked
-    assert later - kept == full * each * 2 * n
+    assert longer_bytes - cache_bytes == full * token_bytes * 2 * n
     if kind in ("attention", "window"):
-        assert kept == 2 * each * (n + 1 if kind == "attention" else shape.window + 1)
+        assert cache_bytes == 2 * token_bytes * (n + 1 if kind == "attention" else shape.window + 1)
 
 
 def test_a_state_has_read_the_text():
     subject = model("delta", ContestShape(16, 2, 7, 2)).eval()
-    seen = []
+    read_lengths = []
     layer = subject.decoder[0].attention
-    layer.register_forward_pre_hook(lambda module, given: seen.append(given[0].shape[1]))
+    layer.register_forward_pre_hook(lambda module, inputs: read_lengths.append(inputs[0].shape[1]))
     with torch.no_grad():
-        step, _ = mixers.stepper(subject, 2500)
+        step, _ = mixers.make_step(subject, 2500)
         step()
-    assert seen == [1024, 1024, 452, 1]
+    assert read_lengths == [1024, 1024, 452, 1]
 
 
 # the whole
@@ -177,28 +179,28 @@ def test_rates_are_the_best_of_the_recorded_sweep(results):
         assert list(mixers.SWEEP[task]) == list(KINDS)
         for kind, scores in mixers.SWEEP[task].items():
             assert len(scores) == len(mixers.RATES)
-            (chosen,) = [m["rates"][task] for m in results["models"] if m["kind"] == kind]
-            assert scores[mixers.RATES.index(chosen)] == better(scores)
+            (best_rate,) = [m["rates"][task] for m in results["models"] if m["kind"] == kind]
+            assert scores[mixers.RATES.index(best_rate)] == better(scores)
 
 
 def test_tuning_chooses_by_seeds_that_are_not_measured(monkeypatch):
     used = []
 
-    class Spy(Learning):
-        def whole(self, tell):
+    class Spy(TrainingRun):
+        def run(self, on_progress):
             used.append((self.seed, self.settings.lr))
             score = 1 / (1 + abs(self.settings.lr - 0.01))  # 0.01 is best for everyone
             self.seconds = 1.0
             return [{"step": 1, "tokens": 1, "seconds": 1.0, "score": [score] * 2}]
 
-    monkeypatch.setattr(mixers, "Learning", Spy)
-    monkeypatch.setattr(mixers, "_source", lambda name: None)
-    found = run("mixers", tune=1, **SMALL)
-    assert {model["rates"]["recall"] for model in found["models"]} == {0.01} and found["tuned"]
+    monkeypatch.setattr(mixers, "TrainingRun", Spy)
+    monkeypatch.setattr(mixers, "_find_text", lambda name: None)
+    results = run("mixers", tune=1, **SMALL)
+    assert {model["rates"]["recall"] for model in results["models"]} == {0.01} and results["tuned"]
     rates = list(mixers.RATES)
-    assert {rate for seed, rate in used if seed == mixers.OTHER} == set(rates)
-    assert {(seed, rate) for seed, rate in used if seed != mixers.OTHER} == {(0, 0.01), (1, 0.01)}
-    assert len(mixers.tables(found)) == len(mixers.tables(found | {"tuned": False})) + 1
+    assert {rate for seed, rate in used if seed == mixers.SWEEP_SEED} == set(rates)
+    assert {(seed, rate) for seed, rate in used if seed != mixers.SWEEP_SEED} == {(0, 0.01), (1, 0.01)}
+    assert len(mixers.tables(results)) == len(mixers.tables(results | {"tuned": False})) + 1
 
 
 def changed(results, **shares):
@@ -210,7 +212,7 @@ def changed(results, **shares):
     return other
 
 
-def test_what_is_said_of_recall_follows_the_numbers(results, monkeypatch):
+def test_the_recall_summary_follows_the_numbers(results, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     all_right = dict.fromkeys(KINDS, (1.0, 1.0))
     cured = mixer_summary.shows(changed(results, **all_right | {"mamba2": (1.0, 0.4), "retention": (0.5, 0.3)}))
@@ -224,7 +226,7 @@ def test_what_is_said_of_recall_follows_the_numbers(results, monkeypatch):
     assert "No model recalled" in none and "each held so: attention: none" in none and "others held" not in none
 
 
-def test_what_is_said_of_text_follows_the_numbers(results, monkeypatch):
+def test_the_text_summary_follows_the_numbers(results, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     other = copy.deepcopy(results)
     for row in other["text"]["rows"]:
@@ -232,9 +234,9 @@ def test_what_is_said_of_text_follows_the_numbers(results, monkeypatch):
         for look in row["looks"]:
             look["seconds"] = look["step"] * (10.0 if at == 0 else 1.0)  # attention takes ten times as long
             look["score"] = [4 - look["step"] + at / 10 + row["seed"] / 100]
-    said = mixer_summary.shows(other)
-    assert "attention came to the lowest loss (2.005 ±0.005), hybrid to the highest (2.505 ±0.005)" in said
-    assert "no other's seeds" in said and "another leads: windowed attention, with 2.105" in said
+    summary = mixer_summary.shows(other)
+    assert "attention came to the lowest loss (2.005 ±0.005), hybrid to the highest (2.505 ±0.005)" in summary
+    assert "no other's seeds" in summary and "another leads: windowed attention, with 2.105" in summary
     for row in other["text"]["rows"]:
         row["looks"][-1]["score"][0] += row["seed"]
     assert "can't be told apart" in mixer_summary.shows(other)
@@ -242,21 +244,23 @@ def test_what_is_said_of_text_follows_the_numbers(results, monkeypatch):
     assert "by one seed each" in mixer_summary.shows(other) and "told apart" not in mixer_summary.shows(other)
 
 
-def test_what_is_said_of_cost_follows_the_numbers(results, monkeypatch):
+def test_the_cost_summary_follows_the_numbers(results, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     other = copy.deepcopy(results)
     for row in other["cost"]:
         grows = row["kind"] == "delta" and row["n"] == 40
         row |= {"seconds": 3.0 if grows else 1.0, "kept": 700 if grows else 100, "worked": 0}
-    said = mixer_summary.shows(other)
-    assert "a new token costs more: gated delta 7 times the memory, 3 times the time." in said
-    assert "changes by 0 % at most, and their time to: attention 1 times; windowed attention 1 times; retention" in said
+    summary = mixer_summary.shows(other)
+    assert "a new token costs more: gated delta 7 times the memory, 3 times the time." in summary
+    assert (
+        "changes by 0 % at most, and their time to: attention 1 times; windowed attention 1 times; retention" in summary
+    )
     for row in other["cost"]:
         row["kept"] = 100 if row["n"] == 4 else 900
     assert "the memory of these" not in mixer_summary.shows(other)
 
 
-def test_a_best_rate_at_the_edge_of_the_sweep_is_told(results, monkeypatch):
+def test_a_best_rate_at_the_edge_of_the_sweep_is_reported(results, monkeypatch):
     monkeypatch.setenv("QKV_LANG", "en")
     other = copy.deepcopy(results)
     for task in ("text", "recall"):
@@ -281,20 +285,20 @@ def test_the_tables_have_the_numbers_of_the_run(results, monkeypatch):
     assert "40" in cost.splitlines()[1]
 
 
-def test_one_seed_and_one_size_of_each_is_enough():
-    found = run("mixers", **SMALL | dict(seeds=1, pairs=(2,), lengths=(5,)), text=__file__)
-    assert mixers.shows(found) and mixers.tables(found) and mixers.draw(found).axes
+def test_a_single_seed_and_size_suffice():
+    results = run("mixers", **SMALL | dict(seeds=1, pairs=(2,), lengths=(5,)), text=__file__)
+    assert mixers.shows(results) and mixers.tables(results) and mixers.draw(results).axes
 
 
-def test_without_the_text_the_rest_is_measured_and_it_is_said(monkeypatch, tmp_path):
+def test_without_the_text_only_recall_and_cost_are_measured(monkeypatch, tmp_path):
     monkeypatch.setenv("QKV_HOME", str(tmp_path))
     with pytest.warns(UserWarning, match="shakespeare"):
-        found = run("mixers", **SMALL | dict(seeds=1))
-    assert found["text"]["rows"] == [] and "qkv data get shakespeare" in mixers.shows(found)
-    assert len(mixers.tables(found)) == 3 and mixers.draw(found).axes
+        results = run("mixers", **SMALL | dict(seeds=1))
+    assert results["text"]["rows"] == [] and "qkv data get shakespeare" in mixers.shows(results)
+    assert len(mixers.tables(results)) == 3 and mixers.draw(results).axes
 
 
-def test_a_text_that_was_asked_for_and_is_not_there_is_told(monkeypatch, tmp_path):
+def test_a_missing_text_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("QKV_HOME", str(tmp_path))
     with pytest.raises(Problem, match="qkv data get enwik8"):
         run("mixers", text="enwik8", **SMALL)
@@ -306,13 +310,13 @@ def test_a_text_that_was_asked_for_and_is_not_there_is_told(monkeypatch, tmp_pat
 
 
 @pytest.mark.slow
-def test_one_layer_of_attention_cures_what_a_small_state_forgets():
+def test_a_single_attention_layer_restores_recall():
     task, shape = Recall((2, 4, 8, 16, 32), 400), ContestShape(64, 2, 31, 4)
     last = {
-        kind: Learning(shape.config(kind, task.vocab, task.context), task, 0.02, 400, 0).whole()[-1]["score"][-1]
+        kind: TrainingRun(shape.config(kind, task.vocab, task.context), task, 0.02, 400, 0).run()[-1]["score"][-1]
         for kind in ("mamba2", "hybrid")
     }
     assert last["mamba2"] < 0.7 and last["hybrid"] > 0.9
 
 
-assert mixer_contest.TOKENS == 1024  # what is counted above
+assert mixer_contest.BATCH_TOKENS == 1024  # what is counted above

@@ -82,11 +82,11 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(results | {"shows": module.shows(results), "figure": str(out)}, ensure_ascii=False))
         return
-    from ..lab.report import wrapped
+    from ..lab.report import wrap
 
     for table in module.tables(results):
         print(f"{table}\n")
-    print(wrapped(module.shows(results)) + "\n")
+    print(wrap(module.shows(results)) + "\n")
     echo("wrote {path}", path=out)
 
 

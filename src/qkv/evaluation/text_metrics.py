@@ -266,7 +266,7 @@ def score_pairs(
     >>> model, tokenizer = qkv.load(str(files("qkv") / "demo" / "dates"))
     >>> pairs = [(1, "15 Nov 2026", "2026-11-15"), (2, "2026年11月15日", "2026-11-15"), (3, "May 4, 2026", "2026-05-05")]
     >>> score = score_pairs(model, tokenizer, pairs)
-    >>> [pair.said for pair in score.pairs], round(score.exact, 3)
+    >>> [pair.translation for pair in score.pairs], round(score.exact, 3)
     (['2026-11-15', '2026-11-15', '2026-05-04'], 0.667)
     """
     scorer = scorer_of(model)

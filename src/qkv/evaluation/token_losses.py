@@ -56,7 +56,7 @@ class NativeScorer:
 
     >>> from ..model.config import Config
     >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
-    >>> Ours(model).next_tokens(torch.tensor([[3, 1, 4, 1, 5]]), 2).shape
+    >>> NativeScorer(model).next_tokens(torch.tensor([[3, 1, 4, 1, 5]]), 2).shape
     torch.Size([1, 2])
     """
 

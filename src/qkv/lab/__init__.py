@@ -19,7 +19,7 @@ import importlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 from ..i18n import Message, Problem, _, unknown
 
@@ -222,9 +222,9 @@ class Course:
 def small_step(work: Callable[[], object]) -> float:
     """Seconds that some work takes once it has been done before."""
     work()
-    begun = time.perf_counter()
+    start = time.perf_counter()
     work()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def run(name: str, progress: Progress = lambda done, total: None, **own: object) -> Results:
@@ -232,8 +232,8 @@ def run(name: str, progress: Progress = lambda done, total: None, **own: object)
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     sizes: Row = {size.name: size.default for size in EXPERIMENTS[name].sizes}
-    if strange := sorted(own.keys() - sizes):
-        raise unknown(f"size of {name}", strange[0], sizes)
+    if unknown_sizes := sorted(own.keys() - sizes):
+        raise unknown(f"size of {name}", unknown_sizes[0], sizes)
     for size in EXPERIMENTS[name].sizes:
         if own.get(size.name) is not None:
             sizes[size.name] = checked(size, own[size.name])
@@ -253,8 +253,7 @@ class ExperimentModule(Protocol):
 def experiment(name: str) -> ExperimentModule:
     """The file of that experiment."""
     module: Any = importlib.import_module(f"{__name__}.{name}")
-    found: ExperimentModule = module
-    return found
+    return cast(ExperimentModule, module)
 
 
 def checked(size: Size, value: object) -> str | float | tuple[float, ...]:
@@ -265,26 +264,26 @@ def checked(size: Size, value: object) -> str | float | tuple[float, ...]:
     """
     if isinstance(size.default, str):
         return str(value)
-    several = isinstance(size.default, tuple)
-    kind: type[float] | type[int] = float if isinstance(size.default, float) else int
-    given: Any = value if isinstance(value, list | tuple) else str(value).split(",") if several else [value]
+    takes_list = isinstance(size.default, tuple)
+    number_type: type[float] | type[int] = float if isinstance(size.default, float) else int
+    parts: Any = value if isinstance(value, list | tuple) else str(value).split(",") if takes_list else [value]
     try:
-        numbers = [kind(part) for part in given]
+        numbers = [number_type(part) for part in parts]
     except ValueError:
         numbers = []
     if not numbers or not all(size.least <= number <= size.most for number in numbers):
-        shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-        span = f"{_plain(size.least)} … {_plain(size.most)}"
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+        bounds = f"{_format_bound(size.least)} … {_format_bound(size.most)}"
         key = (
             _("{option} is {value}: give whole numbers separated by commas, each {wanted}")
-            if several
+            if takes_list
             else _("{option} is {value}: give {wanted}")
         )
-        raise Problem(key, option=size.option, value=repr(shown) if shown == "" else str(shown), wanted=span)
-    if several:
+        raise Problem(key, option=size.option, value=repr(text) if text == "" else str(text), wanted=bounds)
+    if takes_list:
         return tuple(sorted(set(numbers)))
     return numbers[0]
 
 
-def _plain(number: float) -> str:
+def _format_bound(number: float) -> str:
     return f"{int(number):,}" if number == int(number) and number < 10**12 else f"{number:g}"

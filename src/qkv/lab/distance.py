@@ -30,16 +30,16 @@ from .report import Column, sentence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NOISE = 8  # different tokens of noise; the question is one more
-TESTS = 512
-GOOD = 0.9  # recall that counts as remembered
+NOISE_TOKENS = 8  # different tokens of noise; the question is one more
+TEST_ROWS = 512
+RECALLED = 0.9  # recall that counts as remembered
 RATE, HEADS = 3e-3, 4
 
 
 # What the two are called, in a table, at the beginning of a sentence and within one.
-CALLED = {"lstm": _("LSTM"), "attention": _("attention")}
-FIRST = {"lstm": _("The LSTM"), "attention": _("Attention")}
-THEN = {"lstm": _("the LSTM"), "attention": _("attention")}
+LABELS = {"lstm": _("LSTM"), "attention": _("attention")}
+SUBJECTS = {"lstm": _("The LSTM"), "attention": _("Attention")}
+OBJECTS = {"lstm": _("the LSTM"), "attention": _("attention")}
 
 
 class LSTMModel(nn.Module):
@@ -73,7 +73,7 @@ class AttentionModel(nn.Module):
         return self.head((x + self.attention(x, mask=masks.causal()))[:, -1])
 
     @torch.no_grad()
-    def looks(self, ids: Tensor) -> Tensor:
+    def question_weights(self, ids: Tensor) -> Tensor:
         """Where the question looks: its weights over the tokens, mean over heads, (B, N)."""
         _, weights = self.attention(self.embedding(ids), mask=masks.causal(), weights=True)
         return weights[:, :, -1].mean(1)
@@ -89,10 +89,10 @@ def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Ten
     >>> ids.shape, bool(ids[0, 0] == word[0]), int(ids[0, -1])
     (torch.Size([1, 5]), True, 16)
     """
-    throw = dice(seed, step, stream=7)
-    word = throw.integers(0, symbols, (rows, 1))
-    noise = throw.integers(symbols, symbols + NOISE, (rows, gap))
-    ids = np.concatenate([word, noise, np.full((rows, 1), symbols + NOISE)], 1)
+    rng = dice(seed, step, stream=7)
+    word = rng.integers(0, symbols, (rows, 1))
+    busy_note = rng.integers(symbols, symbols + NOISE_TOKENS, (rows, gap))
+    ids = np.concatenate([word, busy_note, np.full((rows, 1), symbols + NOISE_TOKENS)], 1)
     return torch.from_numpy(ids), torch.from_numpy(word[:, 0])
 
 
@@ -101,21 +101,21 @@ class Learner:
 
     def __init__(self, kind: str, width: int, symbols: int, seed: int) -> None:
         torch.manual_seed(seed)
-        self.kind, self.model = kind, KINDS[kind](symbols + NOISE + 1, width, symbols)
+        self.kind, self.model = kind, KINDS[kind](symbols + NOISE_TOKENS + 1, width, symbols)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
         self.seconds: list[float] = []
         self.losses: list[float] = []
 
     def step(self, ids: Tensor, word: Tensor) -> None:
         """Take one step, timed."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         loss = F.cross_entropy(self.model(ids), word)
         descend([self.optimizer], loss, clipped=self.model)
-        self.seconds.append(time.perf_counter() - begun)
+        self.seconds.append(time.perf_counter() - start)
         self.losses.append(loss.item())
 
     @torch.no_grad()
-    def tested(self, gap: int, ids: Tensor, word: Tensor) -> Row:
+    def evaluate(self, gap: int, ids: Tensor, word: Tensor) -> Row:
         """Return how it learned, and the share of unseen rows whose word it recalls."""
         row: Row = {
             "gap": gap,
@@ -127,7 +127,7 @@ class Learner:
             "losses": self.losses,
         }
         if isinstance(self.model, AttentionModel):
-            row["weight_on_the_word"] = float(self.model.looks(ids)[:, 0].mean())
+            row["weight_on_the_word"] = float(self.model.question_weights(ids)[:, 0].mean())
         return row
 
 
@@ -143,30 +143,30 @@ def measure(
 ) -> Results:
     """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
     head_width(width, HEADS)
-    rows, load = [], report.busy()
+    rows, load = [], report.load_per_core()
 
-    def fresh() -> list[Learner]:
+    def new_learners() -> list[Learner]:
         return [Learner(kind, width, symbols, seed) for kind in KINDS]
 
-    def small(gap: int) -> float:
-        learners, given = fresh(), recall(gap, symbols, seed, 0, batch)
+    def estimate(gap: int) -> float:
+        learners, batch_rows = new_learners(), recall(gap, symbols, seed, 0, batch)
 
         def step() -> None:
             for learner in learners:
-                learner.step(*given)
+                learner.step(*batch_rows)
 
         return small_step(step)
 
-    course = Course(progress, [small(gap) * steps for gap in gaps])
+    update = Course(progress, [estimate(gap) * steps for gap in gaps])
     for part, gap in enumerate(gaps):
-        learners = fresh()
+        learners = new_learners()
         for step in range(steps):
-            given = recall(gap, symbols, seed, step, batch)
+            batch_rows = recall(gap, symbols, seed, step, batch)
             for learner in learners:
-                learner.step(*given)
-            course(part, (step + 1) / steps)
-        given = recall(gap, symbols, seed, 10**9, TESTS)
-        rows += [learner.tested(gap, *given) for learner in learners]
+                learner.step(*batch_rows)
+            update(part, (step + 1) / steps)
+        batch_rows = recall(gap, symbols, seed, 10**9, TEST_ROWS)
+        rows += [learner.evaluate(gap, *batch_rows) for learner in learners]
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
 
 
@@ -207,25 +207,25 @@ def shows(results: Results) -> Iterator[str]:
     """How far each remembered, and what a step took."""
     for kind in KINDS:
         rows = [row for row in results["rows"] if row["kind"] == kind]
-        good = [row["gap"] for row in rows if row["accuracy"] >= GOOD]
-        bad = [row for row in rows if row["accuracy"] < GOOD]
-        reach = _("{name} remembered the word over every gap up to {last}.")
-        if bad and good:
-            reach = _(
+        recalled_gaps = [row["gap"] for row in rows if row["accuracy"] >= RECALLED]
+        failures = [row for row in rows if row["accuracy"] < RECALLED]
+        reach_text = _("{name} remembered the word over every gap up to {last}.")
+        if failures and recalled_gaps:
+            reach_text = _(
                 "{name} remembered it over gaps up to {good}, and failed at {bad[gap]} ({bad[accuracy]:share} right; chance is {chance:share})."
             )
-        elif bad:
-            reach = _(
+        elif failures:
+            reach_text = _(
                 "{name} remembered it over no gap, not even {bad[gap]} ({bad[accuracy]:share} right; chance is {chance:share}): give it more --steps."
             )
         # the shortest gap that it failed: beyond it, a lucky success doesn't count as reach
-        values = dict(last=rows[-1]["gap"], good=max(good, default=0), bad=bad[0] if bad else None)
-        yield sentence(reach, name=say(FIRST[kind]), chance=results["chance"], **values)
+        values = dict(last=rows[-1]["gap"], good=max(recalled_gaps, default=0), bad=failures[0] if failures else None)
+        yield sentence(reach_text, name=say(SUBJECTS[kind]), chance=results["chance"], **values)
     lstm, attention = _pairs(results)[-1]
-    weight = _(
+    weight_text = _(
         "At gap {gap}, the question's attention puts {weight_on_the_word:.2f} of its weight on the word (an even share is {even:.2g})."
     )
-    yield sentence(weight, even=1 / (attention["gap"] + 2), **attention)
+    yield sentence(weight_text, even=1 / (attention["gap"] + 2), **attention)
     slower, faster = sorted((lstm, attention), key=lambda row: -row["seconds_per_step"])
     yield sentence(
         _(
@@ -236,7 +236,7 @@ def shows(results: Results) -> Iterator[str]:
         ),
         lstm=lstm,
         attention=attention,
-        faster=say(THEN[faster["kind"]]),
+        faster=say(OBJECTS[faster["kind"]]),
         ratio=slower["seconds_per_step"] / faster["seconds_per_step"],
         threads=report.threads(results["threads"]),
     )
@@ -247,14 +247,14 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     figure = report.canvas(1, 3, each=(3.9, 3.3))
     gaps = results["sizes"]["gaps"]
     titles = (say("recall of unseen rows"), say("time per training step"))
-    for at, (what, title) in enumerate(zip(("accuracy", "seconds_per_step"), titles, strict=True)):
-        axes = report.panel(figure, 1, 3, at + 1, title=title, x=say("gap (tokens)"))
-        for kind, ink in (("lstm", report.INK[1]), ("attention", report.INK[0])):
-            values = [row[what] * (1e3 if at else 1) for row in results["rows"] if row["kind"] == kind]
-            axes.plot(gaps, values, "o-", color=ink, label=say(CALLED[kind]), markersize=4)
+    for index, (quantity, title) in enumerate(zip(("accuracy", "seconds_per_step"), titles, strict=True)):
+        axes = report.panel(figure, 1, 3, index + 1, title=title, x=say("gap (tokens)"))
+        for kind, color in (("lstm", report.INK[1]), ("attention", report.INK[0])):
+            values = [row[quantity] * (1e3 if index else 1) for row in results["rows"] if row["kind"] == kind]
+            axes.plot(gaps, values, "o-", color=color, label=say(LABELS[kind]), markersize=4)
         axes.set_xscale("log", base=2)
         axes.set_xticks(gaps, [str(gap) for gap in gaps])
-        if at:
+        if index:
             axes.set_ylabel(say("ms"), fontsize=9)
             axes.set_ylim(bottom=0)
         else:
@@ -263,8 +263,8 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
         axes.legend(fontsize=8, frameon=False)
     title = say("loss while training, gap {value}", value=gaps[-1])
     axes = report.panel(figure, 1, 3, 3, title=title, x=say("step"))
-    for row, ink in zip(_pairs(results)[-1], (report.INK[1], report.INK[0]), strict=True):
-        axes.plot(row["losses"], color=ink, linewidth=1, label=say(CALLED[row["kind"]]))
+    for row, color in zip(_pairs(results)[-1], (report.INK[1], report.INK[0]), strict=True):
+        axes.plot(row["losses"], color=color, linewidth=1, label=say(LABELS[row["kind"]]))
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)
     return report.finish(figure, path)

@@ -35,11 +35,11 @@ from .report import Column, sentence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TESTS = 256
-EVERY = 20  # steps between looks at how much is right
-GOOD = 0.9
-SMALL = 3  # steps that tell how long all will take
-SHOWN = ("induction", "previous")  # the kinds of heads that this task is made of
+TEST_ROWS = 256
+EVALUATE_EVERY = 20  # steps between looks at how much is right
+LEARNED = 0.9
+PILOT_STEPS = 3  # steps that tell how long all will take
+TASK_PATTERNS = ("induction", "previous")  # the kinds of heads that this task is made of
 
 
 def measure(
@@ -47,27 +47,27 @@ def measure(
 ) -> Results:
     """Train one model per number of heads on the same batches, then name what each head does."""
     check_even_heads(width, heads)
-    rows, load = [], report.busy()
+    rows, load = [], report.load_per_core()
 
-    def small(count: int) -> float:
-        begun = time.perf_counter()
-        once = _train(count, lambda share: None, SMALL, symbols, width, **sizes)["seconds_per_step"]
-        return time.perf_counter() - begun + once * (steps - SMALL)  # a look at its heads is in it
+    def estimate(count: int) -> float:
+        start = time.perf_counter()
+        step_seconds = _train(count, lambda share: None, PILOT_STEPS, symbols, width, **sizes)["seconds_per_step"]
+        return time.perf_counter() - start + step_seconds * (steps - PILOT_STEPS)  # a look at its heads is in it
 
-    course = Course(progress, [small(count) for count in heads])
+    update = Course(progress, [estimate(count) for count in heads])
     for part, count in enumerate(heads):
-        rows.append(_train(count, partial(course, part), steps, symbols, width, **sizes))
+        rows.append(_train(count, partial(update, part), steps, symbols, width, **sizes))
     return {"rows": rows, "chance": 1 / symbols, "threads": torch.get_num_threads(), "busy": load}
 
 
-def _rows(seed: int, step: int, rows: int, length: int, symbols: int) -> tuple[Tensor, Tensor]:
+def _batch(seed: int, step: int, rows: int, length: int, symbols: int) -> tuple[Tensor, Tensor]:
     x, y = sequences("repeat", seed, step, rows, length, symbols + SYMBOLS)
     return torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y))
 
 
 def _train(
     count: int,
-    tell: Callable[[float], None],
+    on_progress: Callable[[float], None],
     steps: int,
     symbols: int,
     width: int,
@@ -91,69 +91,69 @@ def _train(
     model = Transformer(config)
     settings = Settings(steps=steps, batch=batch, seed=seed)
     optimizers = make_optimizers(model, settings)
-    test = _rows(seed + 1, 10**9, TESTS, length, symbols)
-    seconds, curve, reached = [], [], None
+    test_batch = _batch(seed + 1, 10**9, TEST_ROWS, length, symbols)
+    seconds, curve, learned_at = [], [], None
     for step in range(steps):
-        here = int(dice(seed, step, stream=8).integers(max(length // 2, 2), length + 1))
-        x, y = _rows(seed, step, batch, here, symbols)
-        begun = time.perf_counter()
+        sequence_length = int(dice(seed, step, stream=8).integers(max(length // 2, 2), length + 1))
+        x, y = _batch(seed, step, batch, sequence_length, symbols)
+        start = time.perf_counter()
         set_rate(optimizers, settings.rate(step))
         loss, counted = summed_loss(model(x), y)
         descend(optimizers, loss / counted)
-        seconds.append(time.perf_counter() - begun)
-        if (step + 1) % EVERY == 0 or step + 1 == steps:
-            curve.append([step + 1, _right(model, *test)])
-            if reached is None and curve[-1][1] >= GOOD:
-                reached = step + 1
-        tell((step + 1) / steps)
+        seconds.append(time.perf_counter() - start)
+        if (step + 1) % EVALUATE_EVERY == 0 or step + 1 == steps:
+            curve.append([step + 1, _accuracy(model, *test_batch)])
+            if learned_at is None and curve[-1][1] >= LEARNED:
+                learned_at = step + 1
+        on_progress((step + 1) / steps)
     return {
         "heads": count,
         "head_width": width // count,
         "parameters": model.count(),
         "accuracy": curve[-1][1],
-        "reached": reached,
+        "reached": learned_at,
         "seconds_per_step": float(np.median(seconds)),
         "curve": curve,
-        "patterns": _patterns(model, seed, length, symbols),
+        "patterns": _find_patterns(model, seed, length, symbols),
     }
 
 
 @torch.no_grad()
-def _right(model: Transformer, x: Tensor, y: Tensor) -> float:
+def _accuracy(model: Transformer, x: Tensor, y: Tensor) -> float:
     """The share of the second saying that the model says right."""
     answers, counted = model(x).argmax(-1), y != IGNORED
     return float((answers[counted] == y[counted]).float().mean())
 
 
-def _patterns(model: Transformer, seed: int, length: int, symbols: int) -> Row:
+def _find_patterns(model: Transformer, seed: int, length: int, symbols: int) -> Row:
     """What the heads do on one unseen sequence: names counted, and of each kind that matters the strongest head."""
     from ..tracing.record.recorder import trace
     from ..tracing.study.patterns import patterns
 
-    ids = _distinct(seed, length, symbols)
-    seen = trace(model, [ids])
-    kinds = patterns(seen)
+    ids = _repeated_ids(seed, length, symbols)
+    run = trace(model, [ids])
+    kinds = patterns(run)
     names: dict[str, int] = {}
     for row in kinds.table:
         names[row.name] = names.get(row.name, 0) + 1
     best = {}
-    for kind in SHOWN:
+    for kind in TASK_PATTERNS:
         for row in kinds.best(kind, 1):
             best[kind] = {
                 "layer": row.layer,
                 "head": row.head,
                 "score": row.scores[kind].value,
                 "even": row.scores[kind].baseline,
-                "map": seen.map(row.layer, row.head).round(4).tolist(),
+                "map": run.map(row.layer, row.head).round(4).tolist(),
             }
     return {"ids": ids, "names": names, "best": best}
 
 
-def _distinct(seed: int, length: int, symbols: int) -> list[int]:
+def _repeated_ids(seed: int, length: int, symbols: int) -> list[int]:
     """bos and a sequence said twice, of symbols that differ where there are enough: so that each has one answer."""
-    throw = dice(seed + 1, 0, stream=9)
-    row = throw.permutation(symbols)[:length] if symbols >= length else throw.integers(0, symbols, length)
-    return [1, *(SYMBOLS + np.concatenate([row, row])).tolist()]
+    rng = dice(seed + 1, 0, stream=9)
+    symbol_row = rng.permutation(symbols)[:length] if symbols >= length else rng.integers(0, symbols, length)
+    return [1, *(SYMBOLS + np.concatenate([symbol_row, symbol_row])).tolist()]
 
 
 def _score(kind: str, row: Row) -> float | None:
@@ -166,7 +166,7 @@ COLUMNS = (
     Column("accuracy", report.share),
     Column("reached"),
     Column("seconds_per_step", report.duration),
-    *(Column(partial(_score, kind), ".2f") for kind in SHOWN),
+    *(Column(partial(_score, kind), ".2f") for kind in TASK_PATTERNS),
     Column(lambda row: _names(row["patterns"]["names"])),
 )
 
@@ -181,7 +181,7 @@ def tables(results: Results) -> list[report.Table]:
     )
     header = say(
         "heads × width|right|{good} at step|time per step|induction|previous token|what the heads do",
-        good=f"{GOOD:.0%}",
+        good=f"{LEARNED:.0%}",
     ).split("|")
     return [report.table(title, header, COLUMNS, results["rows"], words=(0, 6))]
 
@@ -214,23 +214,25 @@ def shows(results: Results) -> Iterator[str]:
             chance=results["chance"],
             params="–".join(f"{count:,}" for count in sorted({min(counts), max(counts)})),
         )
-        helped = _("Here more heads helped: {heads} heads, of width {head_width} each, came out best.")
+        comparison = _("Here more heads helped: {heads} heads, of width {head_width} each, came out best.")
         if rows[-1] is not best:
-            helped = _(
+            comparison = _(
                 "More heads were not better here. {heads} of them are only {head_width} wide each, and a likely reason is that finding one symbol among many takes a q and k wide enough to tell them apart."
             )
-        yield sentence(helped, **rows[-1])
+        yield sentence(comparison, **rows[-1])
     first = min((row for row in rows if row["reached"] is not None), key=lambda row: row["reached"], default=None)
     if first is None:
-        told = _("No model said {good:.0%} right within {steps} steps: give it more --steps.")
-        yield sentence(told, good=GOOD, steps=results["sizes"]["steps"])
+        text = _("No model said {good:.0%} right within {steps} steps: give it more --steps.")
+        yield sentence(text, good=LEARNED, steps=results["sizes"]["steps"])
     else:
-        told = _("First to say {good:.0%} right: {heads}, at step {step}.")
-        yield sentence(told, good=GOOD, heads=_heads(first), step=first["reached"])
-    told = _("{kind}, strongest in {layer}.{head} (layer.head) with {score:.2f} of its weight (even: {even:.2f})")
-    kinds = [sentence(told, kind=say(CALLED[kind]), **one) for kind, one in best["patterns"]["best"].items()]
-    if kinds:
-        yield say("What the heads of the best ({heads}) do: {found}.", heads=_heads(best), found=say("; ").join(kinds))
+        text = _("First to say {good:.0%} right: {heads}, at step {step}.")
+        yield sentence(text, good=LEARNED, heads=_heads(first), step=first["reached"])
+    text = _("{kind}, strongest in {layer}.{head} (layer.head) with {score:.2f} of its weight (even: {even:.2f})")
+    findings = [sentence(text, kind=say(CALLED[kind]), **head) for kind, head in best["patterns"]["best"].items()]
+    if findings:
+        yield say(
+            "What the heads of the best ({heads}) do: {found}.", heads=_heads(best), found=say("; ").join(findings)
+        )
 
 
 def _heads(row: Row) -> Message:
@@ -243,36 +245,38 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     across = max(len(rows), 2)
     figure = report.canvas(3, across, each=(2.9, 2.8))
     grid = figure.add_gridspec(3, across)
-    left, right = grid[0, : across - across // 2], grid[0, across - across // 2 :]
-    axes = report.panel(figure, left, title=say("learning"), x=say("step"), y=say("right"))
-    inks = _ramp(len(rows))
-    for row, ink in zip(rows, inks, strict=True):
-        axes.plot(*zip(*row["curve"], strict=True), color=ink, label=f"{row['heads']}")
+    curve_cells, time_cells = grid[0, : across - across // 2], grid[0, across - across // 2 :]
+    axes = report.panel(figure, curve_cells, title=say("learning"), x=say("step"), y=say("right"))
+    colors = _color_ramp(len(rows))
+    for row, color in zip(rows, colors, strict=True):
+        axes.plot(*zip(*row["curve"], strict=True), color=color, label=f"{row['heads']}")
     axes.axhline(results["chance"], color=report.INK[4], linestyle=":", linewidth=1)
     axes.set_ylim(0, 1.05)
     axes.legend(fontsize=8, frameon=False, title=say("heads"), title_fontsize=8, loc="upper left")
-    axes = report.panel(figure, right, title=say("time per step"), x=say("heads"), y=say("ms"))
+    axes = report.panel(figure, time_cells, title=say("time per step"), x=say("heads"), y=say("ms"))
     axes.bar(
-        [str(row["heads"]) for row in rows], [row["seconds_per_step"] * 1e3 for row in rows], color=inks, width=0.6
+        [str(row["heads"]) for row in rows], [row["seconds_per_step"] * 1e3 for row in rows], color=colors, width=0.6
     )
-    for line, kind in enumerate(SHOWN):
-        for at, row in enumerate(rows):
-            one = row["patterns"]["best"].get(kind)
-            if one is None:
+    for line, kind in enumerate(TASK_PATTERNS):
+        for column, row in enumerate(rows):
+            head = row["patterns"]["best"].get(kind)
+            if head is None:
                 continue
-            axes = figure.add_subplot(grid[line + 1, at])
-            table = np.array(one["map"])
+            axes = figure.add_subplot(grid[line + 1, column])
+            table = np.array(head["map"])
             figure_canvas.paint(axes, table, np.tri(len(table), dtype=bool))
             axes.set_xticks([])
             axes.set_yticks([])
-            heads = say(report.heads(row["heads"]))
-            axes.set_title(f"{heads} · {one['layer']}.{one['head']} · {one['score']:.2f}", fontsize=8, loc="left")
-            if at == 0:
+            head_count = say(report.heads(row["heads"]))
+            axes.set_title(
+                f"{head_count} · {head['layer']}.{head['head']} · {head['score']:.2f}", fontsize=8, loc="left"
+            )
+            if column == 0:
                 axes.set_ylabel(say(CALLED[kind]), fontsize=9)
     return report.finish(figure, path)
 
 
-def _ramp(count: int) -> list[tuple[float, float, float, float]]:
+def _color_ramp(count: int) -> list[tuple[float, float, float, float]]:
     from matplotlib import colormaps
 
-    return [colormaps["viridis"](0.9 * at / max(count - 1, 1)) for at in range(count)]
+    return [colormaps["viridis"](0.9 * index / max(count - 1, 1)) for index in range(count)]

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 TRACE = Path(__file__).parent.parent / "demo" / "traces" / "weather-opus-zh-en.safetensors"
 KINDS = ("self", "causal", "cross")
 PARTS = {"self": ("encoder", 2, 5), "causal": ("decoder", 2, 4), "cross": ("cross", 3, 4)}  # part, layer, head
-MOST = 40  # words
+MAX_WORDS = 40  # words
 
 
-CALLED = {"self": _("self-attention"), "causal": _("causal"), "cross": _("cross-attention")}
+LABELS = {"self": _("self-attention"), "causal": _("causal"), "cross": _("cross-attention")}
 # where Q comes from, where K and V do, and who uses it
-WHERE = {
+ORIGINS = {
     "self": (_("source"), _("the same source"), _("encoders: BERT, a translator's reader")),
     "causal": (_("target so far"), _("the same, up to itself"), _("decoders: GPT, a translator's writer")),
     "cross": (_("target"), _("source"), _("encoder-decoders: translators, T5, BART")),
@@ -48,15 +48,17 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
         raise Problem(
             "give both --words (the words that are written) and --source (the words that are read), or neither"
         )
-    made = _own(text.split(), source.split(), width, seed) if text.strip() else _real()
+    inputs = _from_words(text.split(), source.split(), width, seed) if text.strip() else _from_trace()
     rows = []
     for kind in KINDS:
-        call, queries, keys = made["calls"][kind]
-        rows.append({"kind": kind, "queries": queries, "keys": keys, **_looked(call), **made["names"].get(kind, {})})
-    return {"rows": rows, "model": made["model"]}
+        call, queries, keys = inputs["calls"][kind]
+        rows.append(
+            {"kind": kind, "queries": queries, "keys": keys, **_probe_mask(call), **inputs["names"].get(kind, {})}
+        )
+    return {"rows": rows, "model": inputs["model"]}
 
 
-def _real() -> Row:
+def _from_trace() -> Row:
     """A translator that was trained by others, from the trace that comes with qkv."""
     from ..tracing.views.traces import Trace
 
@@ -69,20 +71,20 @@ def _real() -> Row:
     return {"calls": calls, "names": names, "model": trace.model}
 
 
-def _own(text: list[str], source: list[str], width: int, seed: int) -> Row:
+def _from_words(text: list[str], source: list[str], width: int, seed: int) -> Row:
     """One's own words: a random vector each (the same word the same one), random projections of it."""
     for words in (text, source):
-        if len(words) > MOST:
+        if len(words) > MAX_WORDS:
             raise Problem(
-                "{n} words are too many to draw: give at most {most}, separated by blanks", n=len(words), most=MOST
+                "{n} words are too many to draw: give at most {most}, separated by blanks", n=len(words), most=MAX_WORDS
             )
     vocabulary = sorted({*text, *source})
-    throw = dice(seed, 0, stream=10)
-    table = throw.standard_normal((len(vocabulary), width))
-    matrices = throw.standard_normal((3, width, width)) / np.sqrt(width)
+    rng = dice(seed, 0, stream=10)
+    table = rng.standard_normal((len(vocabulary), width))
+    matrices = rng.standard_normal((3, width, width)) / np.sqrt(width)
 
-    def call(asking: list[str], seen: list[str], mask: masks.Mask) -> Call:
-        x, memory = (table[[vocabulary.index(word) for word in words]] for words in (asking, seen))
+    def call(query_words: list[str], key_words: list[str], mask: masks.Mask) -> Call:
+        x, memory = (table[[vocabulary.index(word) for word in words]] for words in (query_words, key_words))
         q, k, v = (
             torch.from_numpy(part @ matrix)[None, None]
             for part, matrix in zip((x, memory, memory), matrices, strict=True)
@@ -98,7 +100,7 @@ def _own(text: list[str], source: list[str], width: int, seed: int) -> Row:
 
 
 @torch.no_grad()
-def _looked(call: Call) -> Row:
+def _probe_mask(call: Call) -> Row:
     q, k, v = (part[:1].double() for part in (call.q, call.k, call.v))
     output, weights = attend(q, k, v, call.mask, scale=call.scale, weights=True)
     allowed = call.allowed()[0, 0].expand(q.shape[2], k.shape[2])
@@ -107,14 +109,14 @@ def _looked(call: Call) -> Row:
     changed_k[:, :, -1] = changed_k[:, :, -1].flip(-1) + 1
     changed_v[:, :, -1] = changed_v[:, :, -1].flip(-1) + 1
     # by the same road as before: two kernels differ by rounding, and a change of rounding is no news
-    after, _ = attend(q, changed_k, changed_v, call.mask, scale=call.scale, weights=True)
-    moved = (after - output).abs().amax(-1)[0, 0]
+    output_after, _ = attend(q, changed_k, changed_v, call.mask, scale=call.scale, weights=True)
+    moved = (output_after - output).abs().amax(-1)[0, 0]
     table = weights[0, 0]
     # of self-attention the strongest that isn't a token looking at itself, where there is one
-    others = table.clone()
+    candidates = table.clone()
     if len(q[0, 0]) == len(k[0, 0]) and len(table) > 1:
-        others.fill_diagonal_(0)
-    strongest = int(others.argmax())
+        candidates.fill_diagonal_(0)
+    strongest = int(candidates.argmax())
     return {
         "allowed": allowed.tolist(),
         "weights": table.numpy().round(6).tolist(),
@@ -122,22 +124,22 @@ def _looked(call: Call) -> Row:
         "row_sums": [float(table.sum(-1).min()), float(table.sum(-1).max())],
         "hidden_weight": float(table[~allowed].abs().sum()),
         "moved": int((moved > 0).sum()),
-        "strongest": [strongest // table.shape[1], strongest % table.shape[1], float(others.max())],
+        "strongest": [strongest // table.shape[1], strongest % table.shape[1], float(candidates.max())],
     }
 
 
-PLACES = (
-    Column(lambda row: say(CALLED[row["kind"]])),
-    *(Column(partial(lambda at, row: say(WHERE[row["kind"]][at]), at)) for at in range(3)),
+ORIGIN_COLUMNS = (
+    Column(lambda row: say(LABELS[row["kind"]])),
+    *(Column(partial(lambda at, row: say(ORIGINS[row["kind"]][at]), at)) for at in range(3)),
 )
-NUMBERS = (
-    Column(lambda row: say(CALLED[row["kind"]])),
+NUMBER_COLUMNS = (
+    Column(lambda row: say(LABELS[row["kind"]])),
     Column(lambda row: f"{len(row['queries'])} × {len(row['keys'])}"),
     Column(lambda row: f"{row['pairs']} / {len(row['queries']) * len(row['keys'])}"),
     Column(lambda row: f"{row['row_sums'][0]:.6g} … {row['row_sums'][1]:.6g}"),
     Column("hidden_weight", "g"),
     Column(lambda row: f"{row['moved']} / {len(row['queries'])}"),
-    Column(lambda row: _pair(row)),
+    Column(lambda row: _strongest_pair(row)),
 )
 
 
@@ -147,19 +149,19 @@ def tables(results: Results) -> list[report.Table]:
     header = say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest")
     rows = results["rows"]
     return [
-        report.table(title, say("kind|Q from|K, V from|used by").split("|"), PLACES, rows, words=(0, 1, 2, 3)),
-        report.table(_title(results), header.split("|"), NUMBERS, rows, words=(0, 6)),
+        report.table(title, say("kind|Q from|K, V from|used by").split("|"), ORIGIN_COLUMNS, rows, words=(0, 1, 2, 3)),
+        report.table(_title(results), header.split("|"), NUMBER_COLUMNS, rows, words=(0, 6)),
     ]
 
 
 def _title(results: Results) -> str:
     if results["model"] is None:
         return say("Your own words, random vectors of width {width}, seed {seed}", **results["sizes"])
-    heads = say(", ").join(f"{say(CALLED[row['kind']])} {row['head']}" for row in results["rows"])
+    heads = say(", ").join(f"{say(LABELS[row['kind']])} {row['head']}" for row in results["rows"])
     return say("Measured in {model} (layer.head: {heads})", model=results["model"], heads=heads)
 
 
-def _pair(row: Row) -> str:
+def _strongest_pair(row: Row) -> str:
     i, j, weight = row["strongest"]
     return f"{row['queries'][i]} → {row['keys'][j]} {weight:.2f}"
 
@@ -189,7 +191,7 @@ def shows(results: Results) -> Iterator[str]:
             "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
             "text at once."
         )
-    yield say("The strongest weight of cross-attention here: {pair}.", pair=_pair(cross))
+    yield say("The strongest weight of cross-attention here: {pair}.", pair=_strongest_pair(cross))
     if results["model"] is not None:  # one's own words have the same names in both
         yield say(
             "The rows of the translation have two names: in the causal table the token that is read there "
@@ -208,19 +210,19 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     longest = max(max(len(row["queries"]), len(row["keys"])) for row in rows)
     side = min(max(0.24 * longest + 1.0, 3.1), 7)
     figure = report.canvas(2, 3, each=(side, side * 0.95), words=words)
-    for at, row in enumerate(rows):
+    for column, row in enumerate(rows):
         allowed = np.array(row["allowed"])
-        name = say(CALLED[row["kind"]])
+        name = say(LABELS[row["kind"]])
         shape = f"{len(row['queries'])} × {len(row['keys'])}"
-        for line, (table, title) in enumerate(
+        for panel_row, (table, title) in enumerate(
             (
                 (allowed.astype(float) * 0.35, f"{name} · {shape}"),
                 (np.array(row["weights"]), name + (f" · {row['head']}" if row.get("head") else "")),
             )
         ):
-            axes = figure.add_subplot(2, 3, 3 * line + at + 1)
+            axes = figure.add_subplot(2, 3, 3 * panel_row + column + 1)
             figure_canvas.paint(axes, table, allowed)
-            if line == 0:  # cells that can be counted
+            if panel_row == 0:  # cells that can be counted
                 axes.set_xticks(np.arange(0.5, table.shape[1] - 1), minor=True)
                 axes.set_yticks(np.arange(0.5, table.shape[0] - 1), minor=True)
                 axes.grid(which="minor", color="white", linewidth=0.8)
@@ -228,6 +230,6 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
             figure_canvas.label(axes, row["queries"], row["keys"])
             axes.tick_params(labelsize=8)
             axes.set_title(title, fontsize=10, loc="left")
-            axes.set_xlabel(say(WHERE[row["kind"]][1]) + " (K, V)", fontsize=9)
-            axes.set_ylabel(say(WHERE[row["kind"]][0]) + " (Q)", fontsize=9)
+            axes.set_xlabel(say(ORIGINS[row["kind"]][1]) + " (K, V)", fontsize=9)
+            axes.set_ylabel(say(ORIGINS[row["kind"]][0]) + " (Q)", fontsize=9)
     return report.finish(figure, path)

@@ -48,12 +48,12 @@ KINDS = ("MHA", "GQA", "MQA", "MLA")
 
 
 def measure(
-    *, model: str, length: int, batch: int, bytes: int, room: float, progress: Progress, **own: int | None
+    *, model: str, length: int, batch: int, bytes: int, room: float, progress: Progress, **overrides: int | None
 ) -> Results:
     """Bytes of each kind of cache, for the model's shape with one's own sizes put in."""
     shape = shape_of(model)
-    shape = shape._replace(**{name: value for name, value in own.items() if value is not None})
-    if own.get("heads") is not None and own.get("kv_heads") is None:
+    shape = shape._replace(**{name: value for name, value in overrides.items() if value is not None})
+    if overrides.get("heads") is not None and overrides.get("kv_heads") is None:
         shape = shape._replace(kv_heads=shape.heads)
     if shape.heads % shape.kv_heads:
         raise Problem(
@@ -63,31 +63,33 @@ def measure(
         )
     if bytes not in DTYPES:
         raise Problem("{option} is {value}: give {wanted}", option="--bytes", value=bytes, wanted="1, 2, 4, 8")
-    grouped = shape.kv_heads if 1 < shape.kv_heads < shape.heads else _quarter(shape.heads)
+    gqa_groups = shape.kv_heads if 1 < shape.kv_heads < shape.heads else _gqa_groups(shape.heads)
     # DeepSeek's own proportions, where the model has no latent of its own
     rank, rope = shape.rank or 4 * shape.head_width, shape.rope_width or max(shape.head_width // 2, 1)
-    own_kind = "MLA" if shape.rank else {shape.heads: "MHA", 1: "MQA"}.get(shape.kv_heads, "GQA")
+    model_kind = "MLA" if shape.rank else {shape.heads: "MHA", 1: "MQA"}.get(shape.kv_heads, "GQA")
     if shape.heads == shape.kv_heads == 1 and not shape.rank:
-        own_kind = "MHA"
+        model_kind = "MHA"
     rows = []
     for kind in KINDS:
-        held = {"MHA": shape.heads, "GQA": grouped, "MQA": 1, "MLA": 1}[kind]
-        numbers = rank + rope if kind == "MLA" else 2 * held * shape.head_width
-        token = shape.layers * numbers * bytes
+        kv_heads = {"MHA": shape.heads, "GQA": gqa_groups, "MQA": 1, "MLA": 1}[kind]
+        numbers = rank + rope if kind == "MLA" else 2 * kv_heads * shape.head_width
+        bytes_per_token = shape.layers * numbers * bytes
         rows.append(
             {
                 "kind": kind,
-                "kv_heads": held if kind != "MLA" else None,
+                "kv_heads": kv_heads if kind != "MLA" else None,
                 "numbers": numbers,
-                "bytes_per_token": token,
-                "bytes": token * length * batch,
-                "tensors": tensor_bytes(kind, shape.layers, held, shape.head_width, rank, rope, length, batch, bytes),
-                "fits": int(room * 1e9 // (token * batch)),
-                "own": kind == own_kind,
+                "bytes_per_token": bytes_per_token,
+                "bytes": bytes_per_token * length * batch,
+                "tensors": tensor_bytes(
+                    kind, shape.layers, kv_heads, shape.head_width, rank, rope, length, batch, bytes
+                ),
+                "fits": int(room * 1e9 // (bytes_per_token * batch)),
+                "own": kind == model_kind,
             }
         )
-    shown = shape._replace(rank=rank, rope_width=rope)._asdict()
-    return {"model": model, "shape": shown, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
+    shape_json = shape._replace(rank=rank, rope_width=rope)._asdict()
+    return {"model": model, "shape": shape_json, "rows": rows, "names": sorted({*SHAPES, *_decoders()})}
 
 
 def shape_of(name: str) -> CacheShape:
@@ -95,7 +97,7 @@ def shape_of(name: str) -> CacheShape:
     if name in SHAPES:
         return SHAPES[name]
     if name in _decoders():
-        return _read(PRESETS[name])
+        return _shape_of_config(PRESETS[name])
     from ..library import store
 
     if Path(name).exists() or any(item.name == name for item in store.listing("model")):
@@ -108,30 +110,30 @@ def shape_of(name: str) -> CacheShape:
         raise unknown("model", name, [*SHAPES, *_decoders()])
     if config.kind == "encoder":
         raise Problem("{model} is an encoder: it reads a text at once and keeps no cache; name a decoder", model=name)
-    if not _layers(config):
+    if not _attention_layers(config):
         raise Problem("{model} keeps a state of one size and no keys and values: name one with attention", model=name)
-    return _read(config)
+    return _shape_of_config(config)
 
 
 def _decoders() -> list[str]:
-    return [name for name, config in PRESETS.items() if _layers(config) and name not in SHAPES]
+    return [name for name, config in PRESETS.items() if _attention_layers(config) and name not in SHAPES]
 
 
-def _layers(config: Config) -> int:
+def _attention_layers(config: Config) -> int:
     """How many keep keys and values; others keep a state of one size."""
     return sum(word not in STATES for word in config.mixers[: config.layers[1]])
 
 
-def _read(config: Config) -> CacheShape:
+def _shape_of_config(config: Config) -> CacheShape:
     width = config.head_width or config.width // config.n_head
-    shape = CacheShape(_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
+    shape = CacheShape(_attention_layers(config), config.n_head, config.n_kv_head or config.n_head, width)
     if "latent" in config.mixers:
         shape = shape._replace(rank=config.latent.rank or max(config.width // 4, 8))
         shape = shape._replace(rope_width=config.latent.rope_width or max(width // 2 // 2 * 2, 2))
     return shape
 
 
-def _quarter(heads: int) -> int:
+def _gqa_groups(heads: int) -> int:
     """The groups that GQA would have: a quarter of the heads, or the nearest number below that divides them."""
     return next(groups for groups in range(max(heads // 4, 1), 0, -1) if heads % groups == 0)
 
@@ -140,18 +142,20 @@ DTYPES = {1: "int8", 2: "float16", 4: "float32", 8: "float64"}
 
 
 def tensor_bytes(
-    kind: str, layers: int, groups: int, width: int, rank: int, rope: int, length: int, batch: int, each: int
+    kind: str, layers: int, groups: int, width: int, rank: int, rope: int, length: int, batch: int, item_bytes: int
 ) -> int:
     """What the tensors of a qkv cache of this shape hold, on the device that gives shapes and no memory."""
     import torch
 
     from ..attention.cache import KVCache
 
-    like: Row = {"dtype": getattr(torch, DTYPES[each]), "device": "meta"}
+    options: Row = {"dtype": getattr(torch, DTYPES[item_bytes]), "device": "meta"}
     if kind == "MLA":
-        cache = KVCache(batch, 1, length, rank + rope, value_width=0, **like)  # as LatentAttention.new_cache makes it
+        cache = KVCache(
+            batch, 1, length, rank + rope, value_width=0, **options
+        )  # as LatentAttention.new_cache makes it
     else:
-        cache = KVCache(batch, groups, length, width, **like)
+        cache = KVCache(batch, groups, length, width, **options)
     return layers * sum(part.numel() * part.element_size() for part in (cache.k, cache.v))
 
 
@@ -197,17 +201,17 @@ def shows(results: Results) -> Iterator[str]:
         mha=mha["bytes"],
         ratio=mha["bytes"] / own["bytes"],
     )
-    least = min(results["rows"], key=lambda row: row["bytes"])
-    yield sentence(_("Of the four, {kind} is the smallest: {bytes:amount}."), **least)
-    told = _(
+    smallest = min(results["rows"], key=lambda row: row["bytes"])
+    yield sentence(_("Of the four, {kind} is the smallest: {bytes:amount}."), **smallest)
+    mla_text = _(
         "MLA keeps one latent of {rank} numbers and a rotary key of {rope_width} for all heads, {numbers:,} numbers, as much "
         "as GQA with {groups:.3g} key/value heads, and rebuilds every head's keys and values from them."
     )
-    yield sentence(told, numbers=mla["numbers"], groups=mla["numbers"] / (2 * shape["head_width"]), **shape)
-    same = all(row["bytes"] == row["tensors"] for row in results["rows"])
+    yield sentence(mla_text, numbers=mla["numbers"], groups=mla["numbers"] / (2 * shape["head_width"]), **shape)
+    is_equal = all(row["bytes"] == row["tensors"] for row in results["rows"])
     yield say(
         _("Formula and the tensors of a qkv cache of this shape agree to the byte.")
-        if same
+        if is_equal
         else _("The formula and the tensors of a qkv cache of this shape do NOT agree: please report it.")
     )
     yield say("Shapes known by name: {names}.", names=", ".join(results["names"]))
@@ -220,30 +224,30 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     length, room = sizes["length"], sizes["room"] * 1e9
     title = say("{model}, {length:,} tokens", model=results["model"], length=length)
     axes = report.panel(figure, 1, 2, 1, title=title, x=say("bytes of the KV cache"))
-    for at, (row, ink) in enumerate(zip(rows, report.INK, strict=False)):
-        axes.barh(at, row["bytes"], color=ink, height=0.62)
+    for index, (row, color) in enumerate(zip(rows, report.INK, strict=False)):
+        axes.barh(index, row["bytes"], color=color, height=0.62)
         axes.annotate(
-            f" {report.amount(row['bytes'])}", (row["bytes"], at), va="center", fontsize=8, annotation_clip=False
+            f" {report.amount(row['bytes'])}", (row["bytes"], index), va="center", fontsize=8, annotation_clip=False
         )
     axes.set_yticks(range(len(rows)), [row["kind"] + (" ◂" if row["own"] else "") for row in rows])
     axes.invert_yaxis()
     axes.set_xlim(0, rows[0]["bytes"] * 1.25)
-    _in_bytes(axes.xaxis)
+    _format_byte_axis(axes.xaxis)
     axes = report.panel(figure, 1, 2, 2, title=say("as the text grows"), x=say("tokens"))
-    for row, ink in zip(rows, report.INK, strict=False):
-        axes.plot([0, length], [0, row["bytes"]], color=ink, label=row["kind"])
+    for row, color in zip(rows, report.INK, strict=False):
+        axes.plot([0, length], [0, row["bytes"]], color=color, label=row["kind"])
     if room < rows[0]["bytes"] * 1.6:
         axes.axhline(room, color=report.INK[4], linestyle=":", label=f"{sizes['room']:g} GB")
     axes.set_xlim(0, length)
     axes.set_ylim(0, None)
-    _in_bytes(axes.yaxis)
+    _format_byte_axis(axes.yaxis)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.legend(fontsize=8, frameon=False)
     return report.finish(figure, path)
 
 
-def _in_bytes(axis: Axis) -> None:
+def _format_byte_axis(axis: Axis) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(5))
-    report.name_ticks(axis, lambda value: "0" if value == 0 else report.amount(value))
+    report.format_ticks(axis, lambda value: "0" if value == 0 else report.amount(value))

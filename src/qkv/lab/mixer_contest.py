@@ -30,11 +30,11 @@ from . import Row
 KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
 HEADS = 4
 HIDDEN = 2  # times the width: the feed-forward of attention's model, whose size the others meet,
-LEAST = 0.25  # unless a mixer alone has about as many: then all grow until its feed-forward is at least so wide
-TOKENS = 1024  # of a training step, about
-TESTED = 8192  # tokens of held-out text that a loss is the mean of
-ANSWERS = 1024  # that a share of right ones is counted in
-LOOKS = 10  # at the held-out text while a model learns
+MIN_HIDDEN = 0.25  # unless a mixer alone has about as many: then all grow until its feed-forward is at least so wide
+BATCH_TOKENS = 1024  # of a training step, about
+TEST_TOKENS = 8192  # tokens of held-out text that a loss is the mean of
+TEST_ANSWERS = 1024  # that a share of right ones is counted in
+EVALUATIONS = 10  # at the held-out text while a model learns
 
 
 class ContestShape(NamedTuple):
@@ -53,13 +53,13 @@ class ContestShape(NamedTuple):
         >>> [sum(p.parameters for p in parts(shape.config(kind, 64, 128))) for kind in ("attention", "delta", "hybrid")]
         [90496, 90608, 90312]
         """
-        least = max(int(LEAST * self.width), 1)
-        wanted = max(
+        narrowest = max(int(MIN_HIDDEN * self.width), 1)
+        target = max(
             _count(self._config("attention", vocab, context, HIDDEN * self.width)),
-            *(_count(self._config(other, vocab, context, least)) for other in KINDS),
+            *(_count(self._config(other, vocab, context, narrowest)) for other in KINDS),
         )
-        one, two = (_count(self._config(kind, vocab, context, hidden)) for hidden in (1, 2))
-        return self._config(kind, vocab, context, max(1 + round((wanted - one) / (two - one)), 1))
+        weights_1, weights_2 = (_count(self._config(kind, vocab, context, hidden)) for hidden in (1, 2))
+        return self._config(kind, vocab, context, max(1 + round((target - weights_1) / (weights_2 - weights_1)), 1))
 
     def _config(self, kind: str, vocab: int, context: int, hidden: int) -> Config:
         own: Row = {"mixer": kind}
@@ -84,7 +84,7 @@ class ContestTask(Protocol):
 
     vocab: int
     context: int
-    looks: int
+    evaluations: int
 
     def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]: ...
     def score(self, model: Transformer) -> list[float]: ...
@@ -93,12 +93,12 @@ class ContestTask(Protocol):
 class NextCharacter:
     """A text: the loss on its last tenth, which nobody learns from."""
 
-    looks = LOOKS
+    evaluations = EVALUATIONS
 
     def __init__(self, source: str, context: int, most: int = 4_000_000) -> None:
         corpus = text.Corpus.of(source)
         border = corpus.cut()
-        parts = [_read(corpus, *ends, most) for ends in ((corpus.start, border), (border, corpus.end))]
+        parts = [_read_text(corpus, *ends, most) for ends in ((corpus.start, border), (border, corpus.end))]
         tokenizer = text.train_tokenizer("auto", parts, special=())
         self.vocab, self.context = tokenizer.vocab, context
         self.data = text.Dataset.of(*(tokenizer.encode_array([part]) for part in parts))
@@ -106,21 +106,21 @@ class NextCharacter:
             self.data.batch(0, 0, 1, context, split)
 
     def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]:
-        x, y = self.data.batch(seed, step, max(TOKENS // self.context, 1), self.context)
+        x, y = self.data.batch(seed, step, max(BATCH_TOKENS // self.context, 1), self.context)
         return torch.from_numpy(x.copy()), torch.from_numpy(y.copy())
 
     @torch.no_grad()
     def score(self, model: Transformer) -> list[float]:
         """The mean loss of held-out tokens, in nats."""
         total = counted = 0.0
-        rows = max(TOKENS // self.context, 1)
-        for x, y in self.data.validation_batches(rows, self.context, max(TESTED // TOKENS, 1)):
+        rows = max(BATCH_TOKENS // self.context, 1)
+        for x, y in self.data.validation_batches(rows, self.context, max(TEST_TOKENS // BATCH_TOKENS, 1)):
             loss, count = summed_loss(model(torch.from_numpy(x.copy())), torch.from_numpy(y.copy()))
             total, counted = total + loss.item(), counted + int(count)
         return [total / counted]
 
 
-def _read(corpus: text.Corpus, start: tuple[int, int], end: tuple[int, int], most: int) -> str:
+def _read_text(corpus: text.Corpus, start: tuple[int, int], end: tuple[int, int], most: int) -> str:
     """The text between two positions, or its first `most` characters."""
     read = ""
     for block in corpus.blocks(start, end):
@@ -137,25 +137,25 @@ class Recall:
     value is meant goes on from there, and with many from the start some take far longer.
     """
 
-    looks = 1
+    evaluations = 1
 
     def __init__(self, pairs: tuple[int, ...], steps: int) -> None:
         self.pairs, self.steps, self.symbols = pairs, steps, pairs[-1]
         self.vocab, self.context = 2 * self.symbols, 3 * self.symbols
 
     def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]:
-        among = min(1 + 2 * len(self.pairs) * step // self.steps, len(self.pairs))
-        pairs = self.pairs[int(dice(seed, step, stream=12).integers(among))]
-        return recall(pairs, self.symbols, seed, step, max(TOKENS // (3 * pairs), 1))
+        choices = min(1 + 2 * len(self.pairs) * step // self.steps, len(self.pairs))
+        pairs = self.pairs[int(dice(seed, step, stream=12).integers(choices))]
+        return recall(pairs, self.symbols, seed, step, max(BATCH_TOKENS // (3 * pairs), 1))
 
     @torch.no_grad()
     def score(self, model: Transformer) -> list[float]:
         """The share of right answers at each number of pairs, in rows that nobody learns from."""
         shares = []
         for pairs in self.pairs:
-            x, y = recall(pairs, self.symbols, 0, 10**9, max(ANSWERS // pairs, 1))
-            asked = y != IGNORED
-            shares.append(float((model(x).argmax(-1)[asked] == y[asked]).float().mean()))
+            x, y = recall(pairs, self.symbols, 0, 10**9, max(TEST_ANSWERS // pairs, 1))
+            is_question = y != IGNORED
+            shares.append(float((model(x).argmax(-1)[is_question] == y[is_question]).float().mean()))
         return shares
 
 
@@ -168,17 +168,17 @@ def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[T
     >>> x.tolist(), y.tolist()
     ([[3, 7, 0, 9, 0, 3]], [[-100, -100, -100, -100, 9, 7]])
     """
-    throw = dice(seed, step, stream=11)
-    keys = throw.random((rows, symbols)).argsort(1)[:, :pairs]
-    values = throw.integers(symbols, 2 * symbols, (rows, pairs))
-    order = throw.random((rows, pairs)).argsort(1)
-    told = np.stack([keys, values], 2).reshape(rows, -1)  # (B, 2·pairs)
-    x = np.concatenate([told, np.take_along_axis(keys, order, 1)], 1)  # (B, 3·pairs)
-    y = np.concatenate([np.full_like(told, IGNORED), np.take_along_axis(values, order, 1)], 1)
+    rng = dice(seed, step, stream=11)
+    keys = rng.random((rows, symbols)).argsort(1)[:, :pairs]
+    values = rng.integers(symbols, 2 * symbols, (rows, pairs))
+    order = rng.random((rows, pairs)).argsort(1)
+    pairs_row = np.stack([keys, values], 2).reshape(rows, -1)  # (B, 2·pairs)
+    x = np.concatenate([pairs_row, np.take_along_axis(keys, order, 1)], 1)  # (B, 3·pairs)
+    y = np.concatenate([np.full_like(pairs_row, IGNORED), np.take_along_axis(values, order, 1)], 1)
     return torch.from_numpy(x), torch.from_numpy(y)
 
 
-class Learning:
+class TrainingRun:
     """One model that learns one task: `rate` is Muon's for the matrices of its blocks, AdamW's for the rest is half of it."""
 
     def __init__(self, config: Config, task: ContestTask, rate: float, steps: int, seed: int) -> None:
@@ -186,27 +186,27 @@ class Learning:
         self.model, self.task, self.steps, self.seed = Transformer(config), task, steps, seed
         self.settings = Settings(steps=steps, seed=seed, lr=rate, adam_lr=rate / 2)
         self.optimizers = make_optimizers(self.model, self.settings)
-        self.done, self.tokens, self.seconds = 0, 0, 0.0
+        self.step_count, self.tokens, self.seconds = 0, 0, 0.0
 
     def step(self) -> None:
         """One step, timed."""
-        x, y = self.task.batch(self.seed, self.done)
-        begun = time.perf_counter()
-        set_rate(self.optimizers, self.settings.rate(self.done))
+        x, y = self.task.batch(self.seed, self.step_count)
+        start = time.perf_counter()
+        set_rate(self.optimizers, self.settings.rate(self.step_count))
         loss, counted = summed_loss(self.model(x), y)
         descend(self.optimizers, loss / counted, clipped=self.model)
-        self.seconds += time.perf_counter() - begun
-        self.done, self.tokens = self.done + 1, self.tokens + x.numel()
+        self.seconds += time.perf_counter() - start
+        self.step_count, self.tokens = self.step_count + 1, self.tokens + x.numel()
 
-    def whole(self, tell: Callable[[float], None] = lambda share: None) -> list[Row]:
+    def run(self, on_progress: Callable[[float], None] = lambda share: None) -> list[Row]:
         """All steps; how well the task is known at each look, with the tokens read and the seconds of the steps so far."""
-        return list(self._looks(tell))
+        return list(self._evaluate(on_progress))
 
-    def _looks(self, tell: Callable[[float], None]) -> Iterator[Row]:
-        at = {max(round(self.steps * (look + 1) / self.task.looks), 1) for look in range(self.task.looks)}
+    def _evaluate(self, on_progress: Callable[[float], None]) -> Iterator[Row]:
+        due = {max(round(self.steps * (i + 1) / self.task.evaluations), 1) for i in range(self.task.evaluations)}
         for step in range(1, self.steps + 1):
             self.step()
-            if step in at:
+            if step in due:
                 score = self.task.score(self.model)
                 yield {"step": step, "tokens": self.tokens, "seconds": self.seconds, "score": score}
-            tell(step / self.steps)
+            on_progress(step / self.steps)

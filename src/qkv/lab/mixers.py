@@ -27,20 +27,31 @@ from ..library import store
 from ..model.transformer import ModelCache, Transformer
 from ..train.machine import threads, threads_for
 from . import Course, Progress, Results, Row, report, small_step
-from .mixer_contest import HEADS, KINDS, TOKENS, ContestShape, ContestTask, Learning, NextCharacter, Recall
-from .mixer_summary import CALLED, by_kind, in_time_of, losses_of, memory, recalled, shows, spread
+from .mixer_contest import BATCH_TOKENS, HEADS, KINDS, ContestShape, ContestTask, NextCharacter, Recall, TrainingRun
+from .mixer_summary import (
+    LABELS,
+    by_kind,
+    equal_time_losses,
+    final_losses,
+    mean_and_range,
+    memory,
+    recall_shares,
+    shows,
+)
 from .report import Column, sentence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DATA = "shakespeare"  # what is learned where no text is named
+DEFAULT_DATA = "shakespeare"  # what is learned where no text is named
 CONTEXT = 128  # tokens of a row of text
 RATES = (0.01, 0.02, 0.04, 0.08, 0.16)  # that a sweep tries
-OTHER = 1000  # added to the seed of a sweep: rates are chosen by other rows and other first weights than are measured
-LAST = 2**31  # seeds are below it
-PIECE = 1024  # tokens that a state or a window reads at once
+SWEEP_SEED = (
+    1000  # added to the seed of a sweep: rates are chosen by other rows and other first weights than are measured
+)
+SEED_LIMIT = 2**31  # seeds are below it
+CHUNK = 1024  # tokens that a state or a window reads at once
 
 # What the rates were chosen by: the loss (text) and the share of right answers, mean over the numbers of pairs (recall), after
 # a run of the default sizes with seed 1000 at each rate. `qkv lab mixers --tune` does it again, with any sizes.
@@ -64,9 +75,11 @@ SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 __all__ = ["draw", "measure", "shows", "tables"]
-Told = tuple[str, Callable[[Row], float], Callable[[float], str]]  # of a panel: its title, its values and their form
-INKS = dict(zip(KINDS, (*report.INK[:4], report.INK[4], "#000000"), strict=True))
-MARKS = dict(zip(KINDS, "os^vDX", strict=True))
+PanelSpec = tuple[
+    str, Callable[[Row], float], Callable[[float], str]
+]  # of a panel: its title, its values and their form
+COLORS = dict(zip(KINDS, (*report.INK[:4], report.INK[4], "#000000"), strict=True))
+MARKERS = dict(zip(KINDS, "os^vDX", strict=True))
 
 
 def measure(
@@ -87,40 +100,45 @@ def measure(
 ) -> Results:
     """Train all six on both tasks with every seed; then one more token after contexts of these lengths."""
     check_even_heads(width, [HEADS])
-    shape, load = ContestShape(width, layers, window, state), report.busy()
+    shape, load = ContestShape(width, layers, window, state), report.load_per_core()
     tasks: dict[str, ContestTask] = {"recall": Recall(pairs, recall_steps)}
-    if (source := _source(text)) is not None:
+    if (source := _find_text(text)) is not None:
         tasks = {"text": NextCharacter(source, CONTEXT), **tasks}
-    total = {"text": steps, "recall": recall_steps}
+    step_counts = {"text": steps, "recall": recall_steps}
     configs = {name: {kind: shape.config(kind, t.vocab, t.context) for kind in KINDS} for name, t in tasks.items()}
     models = {name: {kind: Transformer(config) for kind, config in of.items()} for name, of in configs.items()}
     counts = {name: {kind: model.count() for kind, model in of.items()} for name, of in models.items()}
-    with threads(threads_for(max(counts["recall"].values()), TOKENS)):
-        sweeps = [((seed + OTHER) % LAST, rate) for rate in RATES if tune]
-        runs = [*sweeps, *(((seed + i) % LAST, None) for i in range(seeds))]  # those without a rate have the best one
-        plan = [(name, kind, own, rate) for name in tasks for own, rate in runs for kind in KINDS]
+    with threads(threads_for(max(counts["recall"].values()), BATCH_TOKENS)):
+        sweeps = [((seed + SWEEP_SEED) % SEED_LIMIT, rate) for rate in RATES if tune]
+        runs = [
+            *sweeps,
+            *(((seed + i) % SEED_LIMIT, None) for i in range(seeds)),
+        ]  # those without a rate have the best one
+        plan = [(name, kind, run_seed, rate) for name in tasks for run_seed, rate in runs for kind in KINDS]
 
-        def learning(name: str, kind: str, own: int, rate: float) -> Learning:
-            return Learning(configs[name][kind], tasks[name], rate, total[name], own)
+        def new_run(name: str, kind: str, run_seed: int, rate: float) -> TrainingRun:
+            return TrainingRun(configs[name][kind], tasks[name], rate, step_counts[name], run_seed)
 
-        once = {(name, kind): small_step(learning(name, kind, seed, RATES[0]).step) for name in tasks for kind in KINDS}
-        expected = [once[name, kind] * total[name] for name, kind, *_rest in plan]
-        course = Course(progress, [*expected, *(_expected(n, layers) for n in lengths)])
+        step_seconds = {
+            (name, kind): small_step(new_run(name, kind, seed, RATES[0]).step) for name in tasks for kind in KINDS
+        }
+        expected = [step_seconds[name, kind] * step_counts[name] for name, kind, *_rest in plan]
+        course = Course(progress, [*expected, *(_expected_seconds(n, layers) for n in lengths)])
         sweep = {name: dict(rows) for name, rows in SWEEP.items()}
         tried: dict[tuple[str, str], list[float]] = {}
         rows: dict[str, list[Row]] = {name: [] for name in tasks}
-        for part, (name, kind, own, rate) in enumerate(plan):
+        for part, (name, kind, run_seed, rate) in enumerate(plan):
             if rate is None and (name, kind) in tried:
                 sweep[name][kind] = tuple(tried[name, kind])
-            model = learning(name, kind, own, best_rate(name, sweep[name][kind]) if rate is None else rate)
-            looks = model.whole(partial(course, part))
+            model = new_run(name, kind, run_seed, best_rate(name, sweep[name][kind]) if rate is None else rate)
+            evaluations = model.run(partial(course, part))
             if rate is None:
-                rows[name].append({"kind": kind, "seed": own, "looks": looks})
+                rows[name].append({"kind": kind, "seed": run_seed, "looks": evaluations})
             else:
-                tried.setdefault((name, kind), []).append(fmean(looks[-1]["score"]))
-        cost = list(_cost(models["recall"], lengths, seed, lambda done: course(len(plan) + done)))
-        count = torch.get_num_threads()
-    described = [
+                tried.setdefault((name, kind), []).append(fmean(evaluations[-1]["score"]))
+        cost = list(_measure_cost(models["recall"], lengths, seed, lambda done: course(len(plan) + done)))
+        thread_count = torch.get_num_threads()
+    models_json = [
         {
             "kind": kind,
             "layers": list(models["recall"][kind].config.mixers),
@@ -130,27 +148,27 @@ def measure(
         for kind in KINDS
     ]
     return {
-        "models": described,
+        "models": models_json,
         "sweep": {name: {kind: list(sweep[name][kind]) for kind in KINDS} for name in tasks},
         "tried": list(RATES),
         "tuned": bool(tune),
-        "text": {"source": Path(text).name or DATA, "rows": rows.get("text", [])},
+        "text": {"source": Path(text).name or DEFAULT_DATA, "rows": rows.get("text", [])},
         "recall": {"rows": rows["recall"]},
         "cost": cost,
-        "threads": count,
+        "threads": thread_count,
         "busy": load,
     }
 
 
-def _source(named: str) -> str | None:
+def _find_text(requested: str) -> str | None:
     """Where the text lies: a file, a folder, or a data set; None where nothing was named and the usual one isn't here."""
-    name = named or DATA
+    name = requested or DEFAULT_DATA
     if Path(name).exists() or all(item.name != name for item in store.listing("data")):
         return name
-    found = store.path(name)
-    if found is None and named:
+    path = store.path(name)
+    if path is None and requested:
         raise Problem("the data set {name} is not here: get it with  qkv data get {name}", name=name)
-    if found is None:
+    if path is None:
         warnings.warn(
             Notice(
                 "{name} is not here, so no text is learned: get it with  qkv data get {name}, or give --text FILE",
@@ -158,7 +176,7 @@ def _source(named: str) -> str | None:
             ),
             stacklevel=2,
         )
-    return None if found is None else str(found)
+    return None if path is None else str(path)
 
 
 def best_rate(task: str, scores: tuple[float, ...]) -> float:
@@ -172,29 +190,29 @@ def best_rate(task: str, scores: tuple[float, ...]) -> float:
 
 
 @torch.no_grad()
-def _cost(
-    models: dict[str, Transformer], lengths: tuple[int, ...], seed: int, tell: Callable[[int], None]
+def _measure_cost(
+    models: dict[str, Transformer], lengths: tuple[int, ...], seed: int, on_length: Callable[[int], None]
 ) -> Iterator[Row]:
     """Time of one more token after each length, and the memory it needs: what is kept of the text, and what is worked with."""
     torch.manual_seed(seed)
-    for part, n in enumerate(lengths):
-        steppers = {kind: stepper(model.eval(), n) for kind, model in models.items()}
-        times = report.race({kind: step for kind, (step, _cache) in steppers.items()})
-        for kind, (step, cache) in steppers.items():
+    for index, n in enumerate(lengths):
+        steps = {kind: make_step(model.eval(), n) for kind, model in models.items()}
+        times = report.race({kind: step for kind, (step, _cache) in steps.items()})
+        for kind, (step, cache) in steps.items():
             # All are held on to: the profiler complains where something is freed that it didn't see made.
-            before = [vars(layer).copy() for layer in cache.layers]
-            held = sum(part.nbytes for part in kept(cache))
-            yield {"kind": kind, "n": n, "seconds": times[kind], "kept": held, "worked": report.peak_bytes(step)}
-            del before
-        tell(part)
+            attributes = [vars(layer).copy() for layer in cache.layers]
+            cache_bytes = sum(index.nbytes for index in cached_tensors(cache))
+            yield {"kind": kind, "n": n, "seconds": times[kind], "kept": cache_bytes, "worked": report.peak_bytes(step)}
+            del attributes
+        on_length(index)
 
 
-def _expected(n: int, layers: int) -> float:
+def _expected_seconds(n: int, layers: int) -> float:
     """Seconds that one length takes: a race of six, and what fills their caches (a rough guess by other machines)."""
-    return 6 * report.race_takes(0.002 * layers) + 1e-5 * n * layers
+    return 6 * report.race_seconds(0.002 * layers) + 1e-5 * n * layers
 
 
-def stepper(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]:
+def make_step(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]:
     """(what makes one token after n others, where it keeps them).
 
     States and windows have really read n random vectors. Keys and values of full attention are drawn at random: that many
@@ -208,8 +226,8 @@ def stepper(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]
             layer.k.normal_()
             layer.v.normal_()
         else:
-            for start in range(0, n, PIECE):
-                x = torch.randn(1, min(PIECE, n - start), model.config.width)
+            for start in range(0, n, CHUNK):
+                x = torch.randn(1, min(CHUNK, n - start), model.config.width)
                 block.get_submodule("attention")(x, mask=masks.causal(), cache=layer)
     token = torch.zeros(1, 1, dtype=torch.long)
 
@@ -222,22 +240,22 @@ def stepper(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]
     return step, cache
 
 
-def kept(cache: ModelCache) -> list[Tensor]:
+def cached_tensors(cache: ModelCache) -> list[Tensor]:
     """What the layers keep of the text: keys and values, states, and the last inputs of convolutions."""
     return [
         getattr(layer, name) for layer in cache.layers for name in ("k", "v", "state", "tail") if hasattr(layer, name)
     ]
 
 
-NAME = Column(lambda row: say(CALLED[row["kind"]]))
-TEXT = (
-    NAME,
-    Column(lambda row: spread(row["losses"])),
+KIND_COLUMN = Column(lambda row: say(LABELS[row["kind"]]))
+TEXT_COLUMNS = (
+    KIND_COLUMN,
+    Column(lambda row: mean_and_range(row["losses"])),
     Column("in_time", ".3f"),
     Column("took", report.duration),
     Column(lambda row: row["tokens"] / row["took"], ",.0f"),
 )
-SWEPT = {
+SWEEP_TITLES = {
     "text": _("The sweep that chose the rates, with a seed that is measured nowhere else: loss of the text"),
     "recall": _("The sweep that chose the rates, with a seed that is measured nowhere else: share recalled"),
 }
@@ -266,10 +284,10 @@ def _models_table(results: Results) -> report.Table:
             say("in its layers"),
         ],
         [
-            NAME,
+            KIND_COLUMN,
             *(Column(f"parameters.{task}", ",") for task in tasks),
             *(Column(f"rates.{task}", "g") for task in tasks),
-            Column(lambda row: layer_words(row["layers"], row["kind"])),
+            Column(lambda row: describe_layers(row["layers"], row["kind"])),
         ],
         results["models"],
         words=(0, 1 + 2 * len(tasks)),
@@ -277,22 +295,27 @@ def _models_table(results: Results) -> report.Table:
 
 
 def _text_table(results: Results) -> report.Table:
-    sizes, losses, (room, in_time) = results["sizes"], losses_of(results), in_time_of(results)
+    sizes, losses, (seconds, losses_in_time) = results["sizes"], final_losses(results), equal_time_losses(results)
     rows = []
     for kind, runs in by_kind(results["text"]["rows"]).items():
         took, tokens = fmean(row["looks"][-1]["seconds"] for row in runs), runs[0]["looks"][-1]["tokens"]
-        rows.append({"kind": kind, "losses": losses[kind], "in_time": in_time[kind], "took": took, "tokens": tokens})
-    own = dict(text=results["text"]["source"], tokens=rows[-1]["tokens"] // sizes["steps"], seeds=_of_seeds(sizes))
+        rows.append(
+            {"kind": kind, "losses": losses[kind], "in_time": losses_in_time[kind], "took": took, "tokens": tokens}
+        )
+    own = dict(text=results["text"]["source"], tokens=rows[-1]["tokens"] // sizes["steps"], seeds=_seed_note(sizes))
     title = say("Learning {text}: loss of held-out text after {steps} steps of {tokens:,} tokens{seeds}", **sizes | own)
-    header = sentence(_("model|loss|after {seconds:duration}|time|tokens/s"), seconds=room)
-    return report.table(title, header.split("|"), TEXT, rows)
+    header = sentence(_("model|loss|after {seconds:duration}|time|tokens/s"), seconds=seconds)
+    return report.table(title, header.split("|"), TEXT_COLUMNS, rows)
 
 
 def _recall_table(results: Results) -> report.Table:
     sizes = results["sizes"]
     title = _("Recall: right answers by the number of pairs, after {recall_steps} steps{seeds}")
-    title = say(title, **sizes | {"seeds": _of_seeds(sizes)})
-    rows = [[spread([100 * one for one in seeds], 1) + " %" for seeds in row] for row in recalled(results).values()]
+    title = say(title, **sizes | {"seeds": _seed_note(sizes)})
+    rows = [
+        [mean_and_range([100 * share for share in seeds], 1) + " %" for seeds in row]
+        for row in recall_shares(results).values()
+    ]
     return _by_kind_table(title, [f"{count}" for count in sizes["pairs"]], rows)
 
 
@@ -310,20 +333,20 @@ def _cost_table(results: Results) -> report.Table:
 
 
 def _sweep_table(results: Results, task: str) -> report.Table:
-    rows = [[f"{one:.3f}" for one in results["sweep"][task][kind]] for kind in KINDS]
-    return _by_kind_table(say(SWEPT[task]), [f"{rate:g}" for rate in results["tried"]], rows)
+    rows = [[f"{score:.3f}" for score in results["sweep"][task][kind]] for kind in KINDS]
+    return _by_kind_table(say(SWEEP_TITLES[task]), [f"{rate:g}" for rate in results["tried"]], rows)
 
 
 def _by_kind_table(title: str, header: list[str], rows: list[list[str]]) -> report.Table:
     """Return a table with a row per kind of model."""
-    named = [[say(CALLED[kind]), *row] for kind, row in zip(KINDS, rows, strict=True)]
+    named = [[say(LABELS[kind]), *row] for kind, row in zip(KINDS, rows, strict=True)]
     return report.Table(title, [say("model"), *header], named)
 
 
-def layer_words(layers: list[str], kind: str) -> str:
+def describe_layers(layers: list[str], kind: str) -> str:
     """What stands in the layers, as a config has it.
 
-    >>> layer_words(["mamba2", "mamba2", "attention"], "hybrid"), layer_words(["attention"], "window")
+    >>> describe_layers(["mamba2", "mamba2", "attention"], "hybrid"), describe_layers(["attention"], "window")
     ('mamba2×2 attention', 'attention×1, window')
     """
     runs = [(word, len(list(same))) for word, same in groupby(layers)]
@@ -331,7 +354,7 @@ def layer_words(layers: list[str], kind: str) -> str:
     return f"{joined}, window" if kind == "window" else joined
 
 
-def _of_seeds(sizes: Row) -> str:
+def _seed_note(sizes: Row) -> str:
     return "" if sizes["seeds"] == 1 else say(" (mean of {seeds} seeds ± half their range)", **sizes)
 
 
@@ -339,36 +362,45 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Loss by tokens and by seconds, recall by pairs, time and memory by context."""
     figure = report.canvas(2, 3, each=(4.1, 3.3))
     sizes = results["sizes"]
-    names = {kind: say(CALLED[kind]) for kind in KINDS}
+    names = {kind: say(LABELS[kind]) for kind in KINDS}
     if results["text"]["rows"]:
         by_tokens = ("tokens", 1e-3, say("text: loss by tokens"), say("thousand tokens"))
         by_seconds = ("seconds", 1, say("text: loss by seconds"), say("seconds"))
-        for at, (what, scale, title, label) in enumerate((by_tokens, by_seconds)):
-            axes = report.panel(figure, 2, 3, at + 1, title=title, x=label, y=say("loss of held-out text (nats)"))
+        for index, (quantity, scale, title, label) in enumerate((by_tokens, by_seconds)):
+            axes = report.panel(figure, 2, 3, index + 1, title=title, x=label, y=say("loss of held-out text (nats)"))
             for kind, rows in by_kind(results["text"]["rows"]).items():
-                looks = list(zip(*(row["looks"] for row in rows), strict=True))
-                x = [fmean(look[what] * scale for look in same) for same in looks]
-                _line(axes, kind, names[kind], x, [[look["score"][0] for look in same] for same in looks])
+                evaluations = list(zip(*(row["looks"] for row in rows), strict=True))
+                x = [
+                    fmean(evaluation[quantity] * scale for evaluation in step_evaluations)
+                    for step_evaluations in evaluations
+                ]
+                _plot_seeds(
+                    axes,
+                    kind,
+                    names[kind],
+                    x,
+                    [[evaluation["score"][0] for evaluation in step_evaluations] for step_evaluations in evaluations],
+                )
             axes.set_xlim(left=0)
     axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("pairs told"), y=say("right answers"))
-    for kind, shares in recalled(results).items():
-        _line(axes, kind, names[kind], sizes["pairs"], shares)
-    any_value = [1 / n for n in sizes["pairs"]]
-    axes.plot(sizes["pairs"], any_value, ":", color=figure_canvas.GREY, linewidth=1.2, label=say("any value told"))
+    for kind, shares in recall_shares(results).items():
+        _plot_seeds(axes, kind, names[kind], sizes["pairs"], shares)
+    chance = [1 / n for n in sizes["pairs"]]
+    axes.plot(sizes["pairs"], chance, ":", color=figure_canvas.GREY, linewidth=1.2, label=say("any value told"))
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes["pairs"], [f"{count}" for count in sizes["pairs"]])
     axes.set_ylim(0, 1.05)
     legend = axes
     cost = {(row["kind"], row["n"]): row for row in results["cost"]}
-    time: Told = (say("one new token: time"), lambda row: row["seconds"], report.duration)
-    room: Told = (say("one new token: memory beside the weights"), memory, report.amount)
-    for at, (title, value, told) in enumerate((time, room)):
-        axes = report.panel(figure, 2, 3, at + 4, title=title, x=say("tokens of context"))
+    time_panel: PanelSpec = (say("one new token: time"), lambda row: row["seconds"], report.duration)
+    memory_panel: PanelSpec = (say("one new token: memory beside the weights"), memory, report.amount)
+    for index, (title, value, format_value) in enumerate((time_panel, memory_panel)):
+        axes = report.panel(figure, 2, 3, index + 4, title=title, x=say("tokens of context"))
         for kind in KINDS:
-            _line(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
+            _plot_seeds(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
         axes.set_xscale("log")
         axes.set_yscale("log")
-        report.name_ticks(axes.yaxis, told)
+        report.format_ticks(axes.yaxis, format_value)
         axes.yaxis.set_minor_formatter("")
     lines, labels = legend.get_legend_handles_labels()
     axes = figure.add_subplot(2, 3, 6)
@@ -377,10 +409,10 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     return report.finish(figure, path)
 
 
-def _line(axes: Axes, kind: str, label: str, x: Sequence[float], seeds: list[list[float]]) -> None:
+def _plot_seeds(axes: Axes, kind: str, label: str, x: Sequence[float], seeds: list[list[float]]) -> None:
     """The mean of the seeds, and a band from the lowest to the highest."""
-    axes.fill_between(x, list(map(min, seeds)), list(map(max, seeds)), color=INKS[kind], alpha=0.15, linewidth=0)
+    axes.fill_between(x, list(map(min, seeds)), list(map(max, seeds)), color=COLORS[kind], alpha=0.15, linewidth=0)
     # Attention and the hybrid often lie on each other: a broad line below a broken one shows both.
-    broad, broken = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
-    style: Row = dict(color=INKS[kind], marker=MARKS[kind], markersize=4, label=label)
-    axes.plot(x, list(map(fmean, seeds)), linewidth=broad, linestyle=broken, **style)
+    line_width, line_style = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
+    style: Row = dict(color=COLORS[kind], marker=MARKERS[kind], markersize=4, label=label)
+    axes.plot(x, list(map(fmean, seeds)), linewidth=line_width, linestyle=line_style, **style)

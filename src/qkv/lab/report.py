@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 INK = ("#2166ac", "#d9480f", "#2b8a3e", "#862e9c", "#868e96")  # told apart in grey and by most eyes
 
-BUSY = 1.3  # programs per core from which on times are not to be trusted
+BUSY_LOAD = 1.3  # programs per core from which on times are not to be trusted
 
 
 class Table(NamedTuple):
@@ -39,9 +39,9 @@ class Table(NamedTuple):
     words: tuple[int, ...] = (0,)
 
     def __str__(self) -> str:
-        shown = text_grid.aligned([self.header, *self.rows], self.words)
-        shown.insert(1, "─" * text_grid.width(shown[0]))
-        return "\n".join([self.title, *("  " + line.rstrip() for line in shown)])
+        lines = text_grid.aligned([self.header, *self.rows], self.words)
+        lines.insert(1, "─" * text_grid.width(lines[0]))
+        return "\n".join([self.title, *("  " + line.rstrip() for line in lines)])
 
 
 class Column(NamedTuple):
@@ -84,15 +84,15 @@ def sentence(text: str, /, **values: object) -> str:
     >>> sentence(_("In {took:duration}, {rows[0]:share} of {n:,} were right."), took=0.5, rows=[1], n=2000)
     'In 500 ms, 100 % of 2,000 were right.'
     """
-    return _Sentences().vformat(translated(text), (), values)
+    return _SentenceFormatter().vformat(translated(text), (), values)
 
 
-class _Sentences(Formatter):
+class _SentenceFormatter(Formatter):
     """Fills in sentences by FORMS, and else as Python's and `say` do."""
 
     def format_field(self, value: Any, spec: str) -> str:
-        if spec in FORMS:
-            return FORMS[spec](value)
+        if spec in FORMATS:
+            return FORMATS[spec](value)
         if isinstance(value, Message | Listed):
             value = value.say()
         return format(value, spec or ("" if not isinstance(value, float) else ".4g"))
@@ -103,39 +103,39 @@ def paragraph_of(sentences: Callable[[Results], Iterable[str]]) -> Callable[[Res
 
     @wraps(sentences)
     def shows(results: Results) -> str:
-        return paragraph([*sentences(results), *noise(results.get("busy"))])
+        return paragraph([*sentences(results), *busy_note(results.get("busy"))])
 
     return shows
 
 
-def wrapped(text: str, cells: int | None = None) -> str:
+def wrap(text: str, cells: int | None = None) -> str:
     """The text in lines of at most so many terminal cells, cut at blanks and between 汉字, never before a 。
 
-    >>> print(wrapped("one two three 我爱北京。", 10))
+    >>> print(wrap("one two three 我爱北京。", 10))
     one two
     three 我爱
     北京。
     """
-    room = cells or min(shutil.get_terminal_size((100, 24)).columns, 100)
+    limit = cells or min(shutil.get_terminal_size((100, 24)).columns, 100)
     text = re.sub(
         r"(?<=\d) (?=(%|[kMGTP]?B|ms|s|min|h)(?![A-Za-z]))", "\u00a0", text
     )  # a number and its unit stay together
     pieces: list[str] = []
     for letter in text:
-        glued = pieces and not (pieces[-1][-1] == " " or _han(letter) or _han(pieces[-1][-1]))
+        glued = pieces and not (pieces[-1][-1] == " " or _is_cjk(letter) or _is_cjk(pieces[-1][-1]))
         if glued or (pieces and (letter == " " or letter in "，。；：、）”％")):
             pieces[-1] += letter
         else:
             pieces.append(letter)
     lines = [""]
     for piece in pieces:
-        if lines[-1] and text_grid.width((lines[-1] + piece).rstrip()) > room:
+        if lines[-1] and text_grid.width((lines[-1] + piece).rstrip()) > limit:
             lines.append("")
         lines[-1] += piece
     return "\n".join(line.rstrip() for line in lines).replace("\u00a0", " ")
 
 
-def _han(letter: str) -> bool:
+def _is_cjk(letter: str) -> bool:
     return "\u2e80" <= letter <= "\u9fff" or "\uff00" <= letter <= "\uffef"
 
 
@@ -189,7 +189,7 @@ def share(value: float) -> str:
 
 
 # The forms that numbers of sentences may have beside Python's own.
-FORMS: dict[str, Callable[[float], str]] = {
+FORMATS: dict[str, Callable[[float], str]] = {
     "amount": amount,
     "duration": duration,
     "power": power_of_ten,
@@ -207,18 +207,18 @@ def heads(count: int) -> Message:
     return Message("{count} head", count=count) if count == 1 else Message("{count} heads", count=count)
 
 
-def busy() -> float | None:
+def load_per_core() -> float | None:
     """How many programs wanted each core of this machine during the last minute, where the system tells."""
     return None if not hasattr(os, "getloadavg") else os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
-def noise(load: float | None) -> list[str]:
+def busy_note(load: float | None) -> list[str]:
     """A word of caution where others were using the machine: times are then too long, and no law fits them."""
-    told = _(
+    note = _(
         "(Others kept this machine busy meanwhile, {load:.1f} programs per core: the times are too long and not to be "
         "trusted.)"
     )
-    return [] if load is None or load < BUSY else [sentence(told, load=load)]
+    return [] if load is None or load < BUSY_LOAD else [sentence(note, load=load)]
 
 
 def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
@@ -240,18 +240,18 @@ def race(rivals: Mapping[str, Callable[[], object]], *, rounds: int = 5, seconds
         work()  # to warm up
     for _round in range(rounds):
         for name, work in rivals.items():
-            begun = time.perf_counter()
+            turn_start = time.perf_counter()
             while True:
                 start = time.perf_counter()
                 work()
                 end = time.perf_counter()
                 best[name] = min(best[name], end - start)
-                if end - begun > seconds:
+                if end - turn_start > seconds:
                     break
     return best
 
 
-def race_takes(once: float, *, rounds: int = 5, seconds: float = 0.08) -> float:
+def race_seconds(once: float, *, rounds: int = 5, seconds: float = 0.08) -> float:
     """Seconds that a rival who takes so long takes part in a race."""
     return once + rounds * max(once, seconds)
 
@@ -261,9 +261,9 @@ def peak_bytes(work: Callable[[], object]) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         work()
-    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
     return int(np.cumsum([0, *changes]).max())
 
@@ -285,11 +285,11 @@ def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: st
     return axes
 
 
-def name_ticks(axis: Axis, words: Callable[[float], str]) -> None:
+def format_ticks(axis: Axis, label: Callable[[float], str]) -> None:
     """Write the numbers along an axis as `words` does."""
     from matplotlib.ticker import FuncFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _place: words(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _position: label(value)))
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:

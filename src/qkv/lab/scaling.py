@@ -24,44 +24,42 @@ if TYPE_CHECKING:
 
 Floats = np.ndarray
 BINS = 60
-PART = 16  # the first small step has one in so many of the queries
+PILOT_FRACTION = 16  # the first small step has one in so many of the queries
 
 
 def measure(
     *, numbers: int, std: float, widths: tuple[int, ...], keys: int, queries: int, seed: int, progress: Progress
 ) -> Results:
     """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
-    dice = np.random.default_rng(seed)
-    standard = dice.standard_normal(numbers)
-    few, other = -(-queries // PART), np.random.default_rng(seed)
-    small = [small_step(partial(_choices, other, width, few, keys)) for width in widths]
-    course = Course(progress, [took * queries / few for took in small])
+    rng = np.random.default_rng(seed)
+    standard = rng.standard_normal(numbers)
+    pilot_queries, pilot_rng = -(-queries // PILOT_FRACTION), np.random.default_rng(seed)
+    pilot_seconds = [small_step(partial(_compare_scaling, pilot_rng, width, pilot_queries, keys)) for width in widths]
+    course = Course(progress, [took * queries / pilot_queries for took in pilot_seconds])
     rows = []
     for part, width in enumerate(widths):
-        rows.append(_choices(dice, width, queries, keys))
+        rows.append(_compare_scaling(rng, width, queries, keys))
         course(part)
-    spreads = [_spread(standard * wide, wide) for wide in (std, 1.0)]
+    spreads = [_measure_spread(standard * wide, wide) for wide in (std, 1.0)]
     return {"spreads": spreads, "widths": rows, "most_entropy": math.log(keys)}
 
 
-def _choices(dice: np.random.Generator, width: int, queries: int, keys: int) -> Row:
+def _compare_scaling(rng: np.random.Generator, width: int, queries: int, keys: int) -> Row:
     """How queries of this width choose among keys, with and without the division by its root."""
-    q, k = dice.standard_normal((queries, width)), dice.standard_normal((keys, width))
+    q, k = rng.standard_normal((queries, width)), rng.standard_normal((keys, width))
     scores = q @ k.T  # (queries, keys)
-    return {"width": width, "raw": _chosen(scores), "scaled": _chosen(scores / math.sqrt(width))}
+    return {"width": width, "raw": _softmax_stats(scores), "scaled": _softmax_stats(scores / math.sqrt(width))}
 
 
 def log_softmax(scores: Floats) -> Floats:
     """ln of the weights of each row, from which nothing is lost where a weight itself would be 0."""
     shifted = scores - scores.max(-1, keepdims=True)
-    made: Floats = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return made
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def entropy(logs: Floats) -> Floats:
     """−Σ w·ln w of each row of ln w: 0 where one key has everything, ln n where n keys share evenly."""
-    made: Floats = -(np.exp(logs) * logs).sum(-1)
-    return made
+    return -(np.exp(logs) * logs).sum(-1)
 
 
 def jacobian_size(weights: Floats) -> Floats:
@@ -73,11 +71,10 @@ def jacobian_size(weights: Floats) -> Floats:
     (0.5, 0.0)
     """
     square = (weights**2).sum(-1)
-    made: Floats = np.sqrt(np.maximum(square - 2 * (weights**3).sum(-1) + square**2, 0))
-    return made
+    return np.sqrt(np.maximum(square - 2 * (weights**3).sum(-1) + square**2, 0))
 
 
-def _chosen(scores: Floats) -> dict[str, float]:
+def _softmax_stats(scores: Floats) -> dict[str, float]:
     """What softmax makes of rows of scores, on average over the rows."""
     logs = log_softmax(scores)
     weights = np.exp(logs)
@@ -89,7 +86,7 @@ def _chosen(scores: Floats) -> dict[str, float]:
     }
 
 
-def _spread(values: Floats, std: float) -> Row:
+def _measure_spread(values: Floats, std: float) -> Row:
     logs = log_softmax(values)
     weights, n = np.exp(logs), len(values)
     before, after = np.histogram(values, BINS), np.histogram(weights, BINS, (0, weights.max()))
@@ -105,8 +102,8 @@ def _spread(values: Floats, std: float) -> Row:
     }
 
 
-WHAT = ("entropy", "largest", "gradient")
-SPREADS = (
+MEASURES = ("entropy", "largest", "gradient")
+SPREAD_COLUMNS = (
     Column("std", "g"),
     Column("measured_std", ".4g"),
     Column("largest", ".4g"),
@@ -114,11 +111,15 @@ SPREADS = (
     Column(lambda row: f"{row['entropy']:.3f} / {row['most_entropy']:.3f}"),
     Column(lambda row: math.exp(row["entropy"]), ",.1f"),
 )
-WIDTHS = (
+WIDTH_COLUMNS = (
     Column("width"),
     Column("raw.std", ".2f"),
     Column(lambda row: math.sqrt(row["width"]), ".2f"),
-    *(Column(f"{kind}.{what}", ".4f" if what == "gradient" else ".3f") for what in WHAT for kind in ("raw", "scaled")),
+    *(
+        Column(f"{kind}.{what}", ".4f" if what == "gradient" else ".3f")
+        for what in MEASURES
+        for kind in ("raw", "scaled")
+    ),
 )
 
 
@@ -130,13 +131,13 @@ def tables(results: Results) -> list[report.Table]:
         report.table(
             say("Softmax of {n} random numbers, with a wide and with a narrow spread", n=f"{sizes['numbers']:,}"),
             say("std|measured|largest weight|above 1/n|entropy / most|shared by").split("|"),
-            SPREADS,
+            SPREAD_COLUMNS,
             results["spreads"],
         ),
         report.table(
             say("Softmax of dot products of random q and k: {queries} queries, {keys} keys each", **sizes),
             ["d_k", say("std of q·k"), "√d_k", *header],
-            WIDTHS,
+            WIDTH_COLUMNS,
             results["widths"],
         ),
     ]
@@ -188,25 +189,25 @@ def shows(results: Results) -> Iterator[str]:
 def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Before softmax, after softmax; then entropy and gradient against d_k."""
     figure = report.canvas(2, 3)
-    for line, (row, ink) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):
+    for row_index, (row, color) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):
         title = say("before: std {std}", std=f"{row['std']:g}")
-        axes = report.panel(figure, 2, 3, 3 * line + 1, title=title, y=say("how many"))
-        axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=ink, alpha=0.85)
+        axes = report.panel(figure, 2, 3, 3 * row_index + 1, title=title, y=say("how many"))
+        axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=color, alpha=0.85)
         title = say("after softmax: largest {largest:.2g}", largest=row["largest"])
-        axes = report.panel(figure, 2, 3, 3 * line + 2, title=title, x=say("weight"))
+        axes = report.panel(figure, 2, 3, 3 * row_index + 2, title=title, x=say("weight"))
         # counted in logarithms, or one weight of 1 beside 19,999 of 0 could not be seen
-        axes.stairs(row["after"]["counts"], row["after"]["edges"], fill=True, color=ink, alpha=0.85, baseline=0.5)
+        axes.stairs(row["after"]["counts"], row["after"]["edges"], fill=True, color=color, alpha=0.85, baseline=0.5)
         axes.set_yscale("log")
         axes.locator_params(axis="x", nbins=4)
         axes.set_ylim(bottom=0.5)
     widths = [row["width"] for row in results["widths"]]
-    for line, (what, title) in enumerate(
+    for row_index, (what, title) in enumerate(
         (("entropy", say("entropy of the weights")), ("gradient", say("size of ∂w/∂s")))
     ):
-        axes = report.panel(figure, 2, 3, 3 * line + 3, title=title, x="d_k")
-        for kind, ink, label in (("scaled", report.INK[0], "q·k / √d_k"), ("raw", report.INK[1], "q·k")):
+        axes = report.panel(figure, 2, 3, 3 * row_index + 3, title=title, x="d_k")
+        for kind, color, label in (("scaled", report.INK[0], "q·k / √d_k"), ("raw", report.INK[1], "q·k")):
             axes.plot(
-                widths, [row[kind][what] for row in results["widths"]], "o-", color=ink, label=label, markersize=4
+                widths, [row[kind][what] for row in results["widths"]], "o-", color=color, label=label, markersize=4
             )
         if what == "entropy":
             axes.axhline(results["most_entropy"], color=report.INK[4], linewidth=0.8, linestyle=":")

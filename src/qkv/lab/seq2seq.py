@@ -40,13 +40,13 @@ from .report import Column, sentence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONGEST = 12  # an ISO date has ten characters
-YEAR = 4  # the first characters of an ISO date, which most sources write the same way
+MAX_LENGTH = 12  # an ISO date has ten characters
+YEAR_DIGITS = 4  # the first characters of an ISO date, which most sources write the same way
 KINDS = ("gru", "transformer")
-FEW, SMALL = 32, 3  # dates and steps that tell how long all will take
+PILOT_DATES, PILOT_STEPS = 32, 3  # dates and steps that tell how long all will take
 
 
-CALLED = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
+LABELS = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
 
 
 class GRUTranslator(nn.Module):
@@ -56,7 +56,7 @@ class GRUTranslator(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab, width)
         self.encoder = nn.GRU(width, width, batch_first=True, bidirectional=True)
-        self.begin = nn.Linear(2 * width, width)
+        self.initial_state = nn.Linear(2 * width, width)
         self.attention = AdditiveAttention(width, 2 * width, width)
         self.decoder = nn.GRUCell(3 * width, width)
         self.head = nn.Linear(3 * width, vocab)
@@ -68,35 +68,35 @@ class GRUTranslator(nn.Module):
         )
         states, last = self.encoder(packed)
         memory, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True, total_length=source.shape[1])
-        return memory, torch.tanh(self.begin(last.transpose(0, 1).flatten(1)))
+        return memory, torch.tanh(self.initial_state(last.transpose(0, 1).flatten(1)))
 
     def step(self, token: Tensor, state: Tensor, memory: Tensor, mask: masks.Mask) -> tuple[Tensor, Tensor, Tensor]:
         """One character: (logits (B, V), the next state (B, C), where it looked (B, N))."""
-        seen, weights = self.attention(state[:, None], memory, mask)
-        state = self.decoder(torch.cat([self.embedding(token), seen[:, 0]], -1), state)
-        return self.head(torch.cat([state, seen[:, 0]], -1)), state, weights[:, 0]
+        attended, weights = self.attention(state[:, None], memory, mask)
+        state = self.decoder(torch.cat([self.embedding(token), attended[:, 0]], -1), state)
+        return self.head(torch.cat([state, attended[:, 0]], -1)), state, weights[:, 0]
 
     def forward(self, target: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
         """Logits (B, T, V) of every next character of a target that is given."""
         memory, state = self.encode(source, lengths)
         mask, logits = masks.padding(lengths), []
         for token in target.unbind(1):
-            said, state, _ = self.step(token, state, memory, mask)
-            logits.append(said)
+            step_logits, state, _ = self.step(token, state, memory, mask)
+            logits.append(step_logits)
         return torch.stack(logits, 1)
 
     @torch.no_grad()
-    def write(self, source: Tensor, lengths: Tensor, start: int) -> tuple[Tensor, Tensor]:
+    def generate(self, source: Tensor, lengths: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """The likeliest characters (B, LONGEST), and where each was written from (B, LONGEST, N)."""
         memory, state = self.encode(source, lengths)
         token = torch.full((len(source),), start)
-        mask, said, looks = masks.padding(lengths), [], []
-        for _place in range(LONGEST):
+        mask, outputs, weight_rows = masks.padding(lengths), [], []
+        for _position in range(MAX_LENGTH):
             logits, state, weights = self.step(token, state, memory, mask)
             token = logits.argmax(-1)
-            said.append(token)
-            looks.append(weights)
-        return torch.stack(said, 1), torch.stack(looks, 1)
+            outputs.append(token)
+            weight_rows.append(weights)
+        return torch.stack(outputs, 1), torch.stack(weight_rows, 1)
 
 
 def measure(
@@ -125,29 +125,33 @@ def measure(
     stream = PairStream(partial(date_pair, split="train"), tokenizer)
     task = Translation(stream, stream, tokenizer, [])
     gru, transformer = learners(tokenizer, steps, width, batch, seed)
-    load = report.busy()
+    load = report.load_per_core()
     dates = [date_pair(seed, index, "unseen") for index in range(tests)]
     sources = [source for source, _ in dates]
     # What the answers will take is seen on a few of them; an untrained model doesn't end by itself, so it is the most.
-    few = sources[:FEW]
-    answers = sum(small_step(partial(learner.translate, few)) for learner in (gru, transformer))
+    pilot_sources = sources[:PILOT_DATES]
+    translation_seconds = sum(small_step(partial(learner.translate, pilot_sources)) for learner in (gru, transformer))
     transformer.model.train()
-    course = None
-    began = time.perf_counter()
+    update = None
+    start = time.perf_counter()
     for step in range(steps):
         rows = task.batch(seed, step, batch)
         for learner in (gru, transformer):
             learner.step(task, rows, transformer.settings.rate(step))
-        if step + 1 == min(SMALL, steps):
-            once = gru.seconds[-1] + transformer.seconds[-1]
-            course = Course(
-                progress, [time.perf_counter() - began + once * (steps - step - 1), answers * tests / len(few)]
+        if step + 1 == min(PILOT_STEPS, steps):
+            step_seconds = gru.seconds[-1] + transformer.seconds[-1]
+            update = Course(
+                progress,
+                [
+                    time.perf_counter() - start + step_seconds * (steps - step - 1),
+                    translation_seconds * tests / len(pilot_sources),
+                ],
             )
-        if course is not None:
-            course(0, (step + 1) / steps)
-    rows_of = [learner.tested(sources, [target for _, target in dates]) for learner in (gru, transformer)]
-    aligned = [gru.aligned(text), transformer.aligned(text)]
-    return {"rows": rows_of, "alignments": aligned, "threads": torch.get_num_threads(), "busy": load}
+        if update is not None:
+            update(0, (step + 1) / steps)
+    rows_json = [learner.evaluate(sources, [target for _, target in dates]) for learner in (gru, transformer)]
+    alignments = [gru.align(text), transformer.align(text)]
+    return {"rows": rows_json, "alignments": alignments, "threads": torch.get_num_threads(), "busy": load}
 
 
 def learners(
@@ -197,25 +201,25 @@ class Learner(Generic[Model]):
 
     def step(self, task: Translation, rows: Batch, rate: float) -> None:
         """Take one step, timed."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         set_rate(self.optimizers, rate)
         loss, counted = self.loss(task, rows)
         descend(self.optimizers, loss / counted, clipped=self.model)
-        self.seconds.append(time.perf_counter() - begun)
+        self.seconds.append(time.perf_counter() - start)
         self.losses.append(loss.item() / int(counted))
 
-    def tested(self, sources: list[str], targets: list[str]) -> Row:
+    def evaluate(self, sources: list[str], targets: list[str]) -> Row:
         """Return how it learned, and how many unseen dates it gets wholly right."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         answers = self.translate(sources)
-        took = time.perf_counter() - begun
-        right = [answer == target for answer, target in zip(answers, targets, strict=True)]
+        seconds = time.perf_counter() - start
+        is_right = [answer == target for answer, target in zip(answers, targets, strict=True)]
         return {
             "kind": self.kind,
             "parameters": sum(p.numel() for p in self.model.parameters()),
-            "accuracy": sum(right) / len(right),
+            "accuracy": sum(is_right) / len(is_right),
             "seconds_per_step": float(np.median(self.seconds)),
-            "seconds_per_date": took / len(sources),
+            "seconds_per_date": seconds / len(sources),
             "losses": self.losses,
         }
 
@@ -223,11 +227,18 @@ class Learner(Generic[Model]):
         """Return the characters of a date as the map names them."""
         return [*(self.tokenizer.decode([i]) or "?" for i in self.tokenizer.encode(text)), "⏎"]
 
-    def alignment(self, text: str, said: str, table: np.ndarray, head: str | None) -> Row:
+    def _alignment(self, text: str, translation: str, table: np.ndarray, head: str | None) -> Row:
         """Return an alignment as the results keep it."""
         rounded, keys = table.round(4), self.keys(text)
-        year = on_the_year(np.array(rounded.tolist()), said, keys)
-        return {"kind": self.kind, "said": said, "head": head, "map": rounded.tolist(), "keys": keys, "year": year}
+        year = year_copy_score(np.array(rounded.tolist()), translation, keys)
+        return {
+            "kind": self.kind,
+            "said": translation,
+            "head": head,
+            "map": rounded.tolist(),
+            "keys": keys,
+            "year": year,
+        }
 
 
 class GRULearner(Learner[GRUTranslator]):
@@ -240,24 +251,25 @@ class GRULearner(Learner[GRUTranslator]):
         return summed_loss(self.model(target, source, lengths), labels)
 
     def translate(self, texts: list[str]) -> list[str]:
-        return [said for said, _ in self._write(texts)]
+        return [translation for translation, _ in self._generate(texts)]
 
-    def _write(self, texts: list[str]) -> list[tuple[str, np.ndarray]]:
+    def _generate(self, texts: list[str]) -> list[tuple[str, np.ndarray]]:
         """Return each translation, and where each of its characters was written from."""
         end, start = self.tokenizer.eos, self.tokenizer.bos
         assert end is not None and start is not None
         ids = [torch.tensor([*self.tokenizer.encode(text), end]) for text in texts]
         source = nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=self.tokenizer.pad or 0)
-        said, looks = self.model.write(source, torch.tensor([len(row) for row in ids]), start)
-        written = [list(takewhile(lambda i: i != end, row)) for row in said.tolist()]
+        characters, weight_rows = self.model.generate(source, torch.tensor([len(row) for row in ids]), start)
+        rows = [list(takewhile(lambda i: i != end, row)) for row in characters.tolist()]
         return [
-            (self.tokenizer.decode(row), look[: len(row)].numpy()) for row, look in zip(written, looks, strict=True)
+            (self.tokenizer.decode(row), weights[: len(row)].numpy())
+            for row, weights in zip(rows, weight_rows, strict=True)
         ]
 
-    def aligned(self, text: str) -> Row:
+    def align(self, text: str) -> Row:
         """Return what it makes of a text, and from which of its characters."""
-        [(said, table)] = self._write([text])
-        return self.alignment(text, said, table, None)
+        [(translation, table)] = self._generate([text])
+        return self._alignment(text, translation, table, None)
 
 
 class TransformerLearner(Learner[Transformer]):
@@ -270,43 +282,43 @@ class TransformerLearner(Learner[Transformer]):
 
     def translate(self, texts: list[str]) -> list[str]:
         self.model.eval()
-        return translate(self.model, self.tokenizer, texts, most=LONGEST)
+        return translate(self.model, self.tokenizer, texts, most=MAX_LENGTH)
 
-    def aligned(self, text: str) -> Row:
+    def align(self, text: str) -> Row:
         """Return what it makes of a text, and from which of its characters, by the head that aligns best."""
         from ..tracing.record.recorder import trace
 
-        seen, said, keys = trace(self.model, text, self.tokenizer), self.translate([text])[0], self.keys(text)
+        run, translation, keys = trace(self.model, text, self.tokenizer), self.translate([text])[0], self.keys(text)
         best, best_score = (0, 0, np.zeros((0, len(keys)), np.float32)), -1.0
-        for layer in seen.layers("cross"):
-            for head in range(seen.n_head("cross")):
-                table = seen.map(layer, head, part="cross")[: len(said)]
-                copied = on_the_year(table, said, keys)
+        for layer in run.layers("cross"):
+            for head in range(run.n_head("cross")):
+                table = run.map(layer, head, part="cross")[: len(translation)]
+                copy_score = year_copy_score(table, translation, keys)
                 # without a year to go by, the head that is surest where it looks
-                score = float(table.max(1).mean()) if copied is None else copied
-                if len(said) and score > best_score:
+                score = float(table.max(1).mean()) if copy_score is None else copy_score
+                if len(translation) and score > best_score:
                     best, best_score = (layer, head, table), score
         layer, head, table = best
-        return self.alignment(text, said, table, f"{layer}.{head}")
+        return self._alignment(text, translation, table, f"{layer}.{head}")
 
 
-def on_the_year(table: np.ndarray, said: str, keys: list[str]) -> float | None:
+def year_copy_score(table: np.ndarray, translation: str, keys: list[str]) -> float | None:
     """The mean weight that the year's digits, as they are written, give to the same digits in the source.
 
-    >>> on_the_year(np.eye(5)[:4], "2026-", list("2026年"))
+    >>> year_copy_score(np.eye(5)[:4], "2026-", list("2026年"))
     1.0
-    >>> on_the_year(np.eye(5)[:4], "1999-", list("2026年")) is None
+    >>> year_copy_score(np.eye(5)[:4], "1999-", list("2026年")) is None
     True
     """
-    year = said[:YEAR]
-    at = "".join(key if len(key) == 1 else "?" for key in keys).find(year)
-    if len(year) < YEAR or not year.isdigit() or at < 0 or len(table) < YEAR:
+    year = translation[:YEAR_DIGITS]
+    start = "".join(key if len(key) == 1 else "?" for key in keys).find(year)
+    if len(year) < YEAR_DIGITS or not year.isdigit() or start < 0 or len(table) < YEAR_DIGITS:
         return None
-    return float(np.mean([table[i, at + i] for i in range(YEAR)]))
+    return float(np.mean([table[i, start + i] for i in range(YEAR_DIGITS)]))
 
 
 COLUMNS = (
-    Column(lambda row: say(CALLED[row["kind"]])),
+    Column(lambda row: say(LABELS[row["kind"]])),
     Column("parameters", ","),
     Column("accuracy", report.share),
     Column("seconds_per_step", report.duration),
@@ -327,7 +339,7 @@ def tables(results: Results) -> list[report.Table]:
     )
     text = " ".join(sizes["text"].replace("|", "¦").split())  # | parts the columns
     header = say("model|weights|right|per step|per date|last loss|{text}|year on year", text=text).split("|")
-    rows = [{**row, **one} for row, one in zip(results["rows"], results["alignments"], strict=True)]
+    rows = [{**row, **alignment} for row, alignment in zip(results["rows"], results["alignments"], strict=True)]
     return [report.table(title, header, COLUMNS, rows)]
 
 
@@ -335,17 +347,19 @@ def tables(results: Results) -> list[report.Table]:
 def shows(results: Results) -> Iterator[str]:
     """Who was right more often, who was quicker, and what the alignments say."""
     gru, transformer = results["rows"]
-    names = {row["kind"]: say(CALLED[row["kind"]]) for row in results["rows"]}
+    names = {row["kind"]: say(LABELS[row["kind"]]) for row in results["rows"]}
     ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])
-    right = _(
+    accuracy_text = _(
         "After {steps} steps, the {ahead} got {high:share} of {tests} unseen dates wholly right, the {behind} {low:share}."
     )
     if ahead["accuracy"] == behind["accuracy"]:
-        right = _(
+        accuracy_text = _(
             "After {steps} steps, both ({ahead}, {behind}) got {high:share} of {tests} unseen dates wholly right ({low:share})."
         )
-    of = dict(ahead=names[ahead["kind"]], behind=names[behind["kind"]], high=ahead["accuracy"], low=behind["accuracy"])
-    yield sentence(right, **of, **results["sizes"])
+    values = dict(
+        ahead=names[ahead["kind"]], behind=names[behind["kind"]], high=ahead["accuracy"], low=behind["accuracy"]
+    )
+    yield sentence(accuracy_text, **values, **results["sizes"])
     slower, faster = sorted(results["rows"], key=lambda row: -row["seconds_per_step"])
     yield sentence(
         _(
@@ -360,17 +374,17 @@ def shows(results: Results) -> Iterator[str]:
         ratio=slower["seconds_per_step"] / faster["seconds_per_step"],
         threads=report.threads(results["threads"]),
     )
-    years, head = [one["year"] for one in results["alignments"]], results["alignments"][1]["head"]
-    copied = _(
+    years, head = [alignment["year"] for alignment in results["alignments"]], results["alignments"][1]["head"]
+    copy_text = _(
         "Writing the year, the GRU put {years[0]:.2f} of its attention on the very digit that it copies; of the "
         "Transformer's heads, {head} (layer.head) did so most, with {years[1]:.2f}."
     )
     if None in years:
-        copied = _(
+        copy_text = _(
             "(The two didn't both write a year that stands in the text digit by digit, so no copying is scored; "
             "of the Transformer, {head} is drawn, the head that was surest where to look or copied best.)"
         )
-    yield sentence(copied, years=years, head=head)
+    yield sentence(copy_text, years=years, head=head)
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
@@ -378,20 +392,20 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     text = results["sizes"]["text"]
     across = max(len(results["alignments"][0]["keys"]), 12)
     figure = report.canvas(1, 3, each=(min(0.2 * across + 1.2, 6.5), 3.7), words=[text])
-    for at, one in enumerate(results["alignments"]):
-        title = say(CALLED[one["kind"]]) + (f" · {one['head']}" if one["head"] else "")
-        axes = figure.add_subplot(1, 3, at + 1)
+    for index, alignment in enumerate(results["alignments"]):
+        title = say(LABELS[alignment["kind"]]) + (f" · {alignment['head']}" if alignment["head"] else "")
+        axes = figure.add_subplot(1, 3, index + 1)
         axes.set_title(title, fontsize=10, loc="left")
-        if one["map"]:
-            figure_canvas.paint(axes, np.array(one["map"]), None)
-            figure_canvas.label(axes, list(one["said"]), one["keys"])
+        if alignment["map"]:
+            figure_canvas.paint(axes, np.array(alignment["map"]), None)
+            figure_canvas.label(axes, list(alignment["said"]), alignment["keys"])
         axes.tick_params(labelsize=8)
         axes.set_xlabel(say("source: read"), fontsize=9)
         axes.set_ylabel(say("target: written"), fontsize=9)
     axes = report.panel(figure, 1, 3, 3, title=say("loss while training"), x=say("step"))
-    for row, ink in zip(results["rows"], (report.INK[1], report.INK[0]), strict=True):
-        label = f"{say(CALLED[row['kind']])} · {report.share(row['accuracy'])}"
-        axes.plot(row["losses"], color=ink, linewidth=1, label=label)
+    for row, color in zip(results["rows"], (report.INK[1], report.INK[0]), strict=True):
+        label = f"{say(LABELS[row['kind']])} · {report.share(row['accuracy'])}"
+        axes.plot(row["losses"], color=color, linewidth=1, label=label)
     axes.set_ylim(bottom=0)
     axes.legend(fontsize=8, frameon=False)
     return report.finish(figure, path)
