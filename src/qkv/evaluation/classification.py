@@ -1,4 +1,4 @@
-"""Texts told apart: which label a text has, by an encoder with head="classes", and how often that is right.
+"""Text classification by an encoder with head="classes": label probabilities, accuracy, precision and recall.
 
 R texts, N tokens, L labels.
 """
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], object]
 
 
 def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> list[dict[str, float]]:
-    """The probability of each label for each text, the likeliest first.
+    """Return the probability of each label for each text, the most likely first.
 
     >>> import torch
     >>> from ..text import Bytes
@@ -42,14 +42,14 @@ def classify(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> 
 
 
 def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text as a classifier reads them."""
+    """Return the tokens of a text as a classifier reads them, or raise a Problem if it can't."""
     require_classifier(model)
     tokens = tokenizer.encode(text)
     ids = tokenizer.frame(tokens)
     if not text.strip() or not ids:
         raise Problem("the text is empty: there is nothing to tell a label by")
     unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
-    if tokens and unknown == len(tokens):  # it sees nothing but that something is there
+    if tokens and unknown == len(tokens):
         raise Problem(
             "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
             "was taught this language",
@@ -75,12 +75,12 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def is_classifier(model: object) -> TypeGuard[Transformer]:
-    """Is this a model of ours that gives labels to texts?"""
+    """True if this is a `Transformer` with a classification head."""
     return isinstance(model, Transformer) and model.config.output.head == "classes"
 
 
 def require_classifier(model: object) -> None:
-    """Refuse a model that knows no labels."""
+    """Raise a Problem if the model is not a classifier."""
     if not is_classifier(model):
         raise Problem(
             "this model tells no labels: teach an encoder some, as in  qkv train classify --pairs reviews.tsv --from minilm"
@@ -88,7 +88,7 @@ def require_classifier(model: object) -> None:
 
 
 def probabilities(model: Transformer, rows: Sequence[Sequence[int]]) -> Tensor:
-    """(R, L) of the tokens of some texts."""
+    """Return the label probabilities (R, L) of tokenized texts."""
     with quiet(model):
         ids, lengths = pad([list(row) for row in rows], model.embedding.weight.device)  # (R, N)
         rule = None if len({len(row) for row in rows}) == 1 else masks.padding(lengths)
@@ -96,7 +96,7 @@ def probabilities(model: Transformer, rows: Sequence[Sequence[int]]) -> Tensor:
 
 
 class LabelledText(NamedTuple):
-    """A line of a file: its text, the label it should have, and the probability of each label."""
+    """A line of a file: its text, its true label, and the predicted probability of each label."""
 
     line: int
     text: str
@@ -105,30 +105,30 @@ class LabelledText(NamedTuple):
 
 
 class ClassNumbers(NamedTuple):
-    """Of one label: how many texts have it, and how often it is told rightly."""
+    """Precision, recall and F1 of one label, and how many texts have it."""
 
     label: str
     texts: int
-    precision: float  # of those told to have it, the share that has it
-    recall: float  # of those that have it, the share told to have it
+    precision: float  # share of the texts predicted to have the label that have it
+    recall: float  # share of the texts with the label that are predicted to have it
     f1: float
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How a classifier does on texts whose labels are known; `problems` are lines that were left out, and why."""
+    """Score of a classifier on labelled texts; `problems` lists the skipped lines with the reason."""
 
     labels: tuple[str, ...]
     lines: tuple[LabelledText, ...]
     problems: tuple[tuple[int, Problem], ...]
 
     def predicted(self, line: LabelledText) -> str:
-        """The likeliest label."""
+        """Return the most likely label."""
         return self.labels[int(np.argmax(line.shares))]
 
     @property
     def confusion(self) -> np.ndarray:
-        """(L, L): how many texts of the label of a row were told to have the label of a column."""
+        """Confusion matrix (L, L): rows are true labels, columns predicted labels."""
         table = np.zeros((len(self.labels),) * 2, dtype=np.int64)
         for line in self.lines:
             table[self.labels.index(line.label), int(np.argmax(line.shares))] += 1
@@ -136,18 +136,18 @@ class ClassScore:
 
     @property
     def accuracy(self) -> float:
-        """The share of texts whose label is told rightly."""
+        """Share of texts whose predicted label is right."""
         return float(np.trace(self.confusion)) / len(self.lines)
 
     @property
     def loss(self) -> float:
-        """Nats per text: −log of the probability of the right label."""
+        """Mean −log of the probability of the true label, in nats per text."""
         right = [line.shares[self.labels.index(line.label)] for line in self.lines]
         return float(-np.log(np.maximum(right, 1e-300)).mean())
 
     @property
     def classes(self) -> list[ClassNumbers]:
-        """Each label by itself; a share of nothing is 0."""
+        """Precision, recall and F1 of each label; 0 where the denominator is 0."""
         table, numbers = self.confusion, []
         for i, label in enumerate(self.labels):
             correct, predicted_count, actual_count = int(table[i, i]), int(table[:, i].sum()), int(table[i].sum())
@@ -159,14 +159,14 @@ class ClassScore:
 
     @property
     def macro_f1(self) -> float:
-        """The mean of F1 over labels, each counting the same, however rare it is."""
+        """Unweighted mean of F1 over the labels."""
         return float(np.mean([each.f1 for each in self.classes]))
 
 
 def score_labels(
     model: Transformer, tokenizer: Tokenizer, lines: Sequence[tuple[int, str, str]], *, progress: Progress | None = None
 ) -> ClassScore:
-    """How a classifier does on (line, text, label); what it can't read, or a label it never learned, is left out and told.
+    """Score a classifier on (line, text, label). Unreadable texts and unknown labels are skipped and listed in `problems`.
 
     >>> from ..text import Bytes
     >>> from ..model import Config

@@ -1,16 +1,16 @@
-"""How good a model is: what it makes of a text it is given, and of translations that are known.
+"""Loss and perplexity of a text, and loss, BLEU and chrF of translations with known references.
 
 A text may be longer than the model's context. It is read in windows of `context` tokens that begin every `stride` tokens;
-a window scores the tokens that no window before it has scored. So each token is scored once, the tokens at its back are as
-many as fit, and never fewer than context − stride + 1:
+a window scores the tokens that no earlier window has scored. So each token is scored once, with as many tokens before it as
+fit, and never fewer than context − stride + 1:
 
     tokens    0 1 2 3 4 5 6 7 8        context 4, stride 2
     window 1  ▒ █ █ █ █                ▒ is read, █ is scored (the last of them is not read)
     window 2      ▒ ▒ ▒ █ █
     window 3          ▒ ▒ ▒ █ █
 
-A stride as long as the context cuts the text into plain chunks, the quickest; a stride of 1 gives every token all the
-context there is, and takes as many windows as there are tokens. What is kept is a number per token, never the logits.
+A stride equal to the context cuts the text into disjoint chunks, which is fastest; a stride of 1 gives every token the full
+context and takes one window per token. Only one number per token is stored, never the logits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..i18n import Notice, Problem, pip_install
 from ..text.tokenizer import Tokenizer
 from .token_losses import Scorer, scorer_of
 
-DEFAULT_CONTEXT = 2048  # tokens of a window, where neither the model nor anybody else says how many
+DEFAULT_CONTEXT = 2048  # tokens of a window if neither the caller nor the model sets it
 Progress = Callable[[int, int], object]
 HAN = re.compile("[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
@@ -46,7 +46,7 @@ class Window(NamedTuple):
 
 
 def windows(tokens: int, context: int, stride: int) -> Iterator[Window]:
-    """The windows of a text of so many tokens.
+    """Yield the windows of a text of `tokens` tokens.
 
     >>> list(windows(9, context=4, stride=2))
     [Window(start=0, end=4, first=1), Window(start=2, end=6, first=5), Window(start=4, end=8, first=7)]
@@ -60,7 +60,7 @@ def windows(tokens: int, context: int, stride: int) -> Iterator[Window]:
 
 @dataclass(frozen=True)
 class Losses:
-    """Nats of some tokens, and how many bytes of UTF-8 they spell."""
+    """Losses of tokens, and how many bytes of UTF-8 they spell."""
 
     nats: np.ndarray  # a number per token
     n_bytes: int
@@ -72,18 +72,18 @@ class Losses:
 
     @property
     def perplexity(self) -> float:
-        """Among how many equally likely tokens the model might as well have drawn: e to the loss."""
+        """e to the loss: the number of equally likely tokens with the same loss."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits per byte of the text itself: the one number that doesn't depend on how a tokenizer cuts."""
+        """Bits per byte of the text, which unlike the loss per token is comparable between tokenizers."""
         return float(self.nats.sum()) / math.log(2) / max(self.n_bytes, 1)
 
 
 @dataclass(frozen=True)
 class TextScore(Losses):
-    """A text as a model reads it; `nats` are those of ids[1:], since nothing stands before the first."""
+    """Losses of a text; `nats` are those of ids[1:], since the first token has no context."""
 
     ids: tuple[int, ...]
     context: int
@@ -101,9 +101,9 @@ def score_text(
     stride: int | None = None,
     progress: Progress | None = None,
 ) -> TextScore:
-    """What each token of a text costs a decoder.
+    """Return the loss of each token of a text under a decoder.
 
-    `context` is the model's own if none is given, `stride` half of it. `progress(done, total)` counts tokens.
+    `context` defaults to the model's, `stride` to half of it. `progress(done, total)` counts tokens.
 
     >>> from ..text import Bytes
     >>> from ..model import Config, Transformer
@@ -145,7 +145,7 @@ def score_text(
 
 
 def _sizes(scorer: Scorer, tokens: int, context: int | None, stride: int | None) -> tuple[int, int]:
-    """Context and stride of a text; what was asked for is looked at."""
+    """Return the checked context and stride, with their defaults filled in."""
     context = scorer.context or DEFAULT_CONTEXT if context is None else context
     if context < 1:
         raise Problem("{option} is {value}: give {wanted}", option="context", value=context, wanted="1, 2, 3, …")
@@ -174,14 +174,14 @@ def _sizes(scorer: Scorer, tokens: int, context: int | None, stride: int | None)
 
 
 def _batches(all_: Iterator[Window], rows: int) -> Iterator[list[Window]]:
-    """Windows of one shape that follow each other, so many at a time: nothing is padded."""
+    """Yield batches of at most `rows` consecutive windows of equal shape, which need no padding."""
     for _, alike in groupby(all_, key=lambda window: (window.end - window.start, window.end - window.first)):
         several = list(alike)
         yield from (several[i : i + rows] for i in range(0, len(several), rows))
 
 
 def _spelled(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> int:
-    """Bytes of a text without those of its first token, which isn't scored, unless the tokenizer put that before it."""
+    """Return the bytes of a text without its unscored first token, unless the tokenizer added that token."""
     raw = text.encode()
     if ids[0] in tokenizer.special_ids:
         return len(raw)
@@ -205,14 +205,14 @@ def _note_unknown(tokenizer: Tokenizer, ids: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class ScoredPair:
-    """A pair: what should be said, what is said, and the nats of each token of the target and of its end."""
+    """A pair: source, reference, the model's translation, and the loss of each token of the reference and its end."""
 
     line: int  # in its file, from 1
     source: str
     target: str
     translation: str
     nats: np.ndarray
-    cut: bool = False  # it had as many tokens as were allowed, and had not ended
+    cut: bool = False  # stopped at the length limit
 
     @property
     def loss(self) -> float:
@@ -222,7 +222,7 @@ class ScoredPair:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of sacrebleu's, and the words by which it says how it was computed."""
+    """A score of sacrebleu with its signature, which says how it was computed."""
 
     score: float
     signature: str
@@ -230,7 +230,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class PairScore(Losses):
-    """Pairs in the order they came, and those that couldn't be scored, each with its line."""
+    """Scored pairs in their order, and the lines that couldn't be scored with the reason."""
 
     pairs: tuple[ScoredPair, ...]
     problems: tuple[tuple[int, Problem], ...]
@@ -239,12 +239,12 @@ class PairScore(Losses):
 
     @property
     def exact(self) -> float:
-        """The share of pairs that are said as they should be."""
+        """Share of pairs whose translation equals the reference."""
         return sum(pair.translation.strip() == pair.target.strip() for pair in self.pairs) / len(self.pairs)
 
     @property
     def cut(self) -> int:
-        """How many had not ended when they were as long as they may be."""
+        """Number of translations that stopped at the length limit."""
         return sum(pair.cut for pair in self.pairs)
 
 
@@ -257,9 +257,9 @@ def score_pairs(
     most: int = 128,
     progress: Progress | None = None,
 ) -> PairScore:
-    """How an encoder-decoder translates pairs (line, source, target) whose translations are known.
+    """Score an encoder-decoder on pairs (line, source, target).
 
-    `width` and `most` are those of `translate`. A pair that the model can't read is left out and told in `problems`.
+    `width` and `most` are as in `translate`. Pairs that the model can't read are skipped and listed in `problems`.
 
     >>> import qkv
     >>> from importlib.resources import files
@@ -289,7 +289,7 @@ def score_pairs(
             raise Problem("line {line}: {problem}", line=first, problem=why)
         raise Problem("there are no pairs: give at least one (source, target)")
     done = 0
-    # One that ended by itself is shorter: its end took the last place, unless it was forced to stand there.
+    # A translation that ended by itself has fewer tokens: its end token is not counted, unless that was forced.
     full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
     full -= bool(tokenizer.habits.forced_eos_token_id)
 
@@ -322,7 +322,7 @@ class _TokenPair(NamedTuple):
 
 
 def _tokenize_pair(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str, target: str) -> _TokenPair:
-    """A pair as tokens, if the model has positions for them."""
+    """Return the tokens of a pair, or raise a Problem if they exceed the learned positions."""
     source_tokens, target_tokens = source_ids(tokenizer, source), tokenizer.encode_target(target)
     longest = max(len(source_tokens), len(target_tokens) + 1)
     if scorer.bounded and scorer.context is not None and longest > scorer.context:
@@ -335,9 +335,9 @@ def _tokenize_pair(scorer: Scorer, tokenizer: Tokenizer, line: int, source: str,
 
 
 def metrics(translations: Sequence[str], references: Sequence[str]) -> tuple[Metric, Metric] | tuple[None, None]:
-    """BLEU and chrF of what was said against what was wanted, by sacrebleu; None where it isn't installed.
+    """Return sacrebleu's BLEU and chrF of translations against references, or (None, None) if it isn't installed.
 
-    BLEU compares words, which Chinese doesn't part by spaces: where most of what is wanted is Chinese, 汉字 are the words.
+    BLEU compares words, and Chinese has no spaces between them: if most letters of the references are 汉字, each counts as a word.
 
     >>> bleu, chrf = metrics(["the cat sat on a mat"], ["the cat sat on the mat"])
     >>> round(bleu.score, 2), round(chrf.score, 2), bleu.signature.split("|")[3]
@@ -357,7 +357,7 @@ def metrics(translations: Sequence[str], references: Sequence[str]) -> tuple[Met
 
 
 def without_metrics() -> Notice | None:
-    """What to tell before a long work where sacrebleu is missing."""
+    """Return a notice that BLEU and chrF will be missing, or None if sacrebleu is installed."""
     try:
         import sacrebleu  # noqa: F401
     except ImportError:

@@ -1,7 +1,6 @@
-"""What each token costs a model: −log p of it, after what stands before it. One protocol, answered by our models and by
-those of transformers.
+"""Loss of each token: −log p given the tokens before it. One protocol for qkv's models and those of transformers.
 
-B batch, N tokens a model reads, K of them whose next token is wanted, R rows of any of these, C model width, V vocabulary.
+B batch, N tokens read, K tokens scored, R rows of any of these, C model width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ Rows = Sequence[Sequence[int]]
 
 
 class Scorer(Protocol):
-    """A model as far as measuring needs it."""
+    """What evaluation needs of a model."""
 
     kind: str  # encoder, decoder or encoder-decoder
 
     @property
     def context(self) -> int | None:
-        """How many tokens it was made for, where it says so."""
+        """Context in tokens, if known."""
 
-    bounded: bool  # are there no positions beyond?
+    bounded: bool  # True if the context can't be exceeded
 
     def next_tokens(self, ids: Tensor, count: int) -> Tensor:
-        """Losses (B, K) of the last `count` of ids (B, N + 1), each after all that stands before it."""
+        """Return losses (B, K) of the last `count` of ids (B, N + 1), each given all tokens before it."""
 
     def targets(self, sources: Rows, targets: Rows, tokenizer: Tokenizer) -> list[Tensor]:
-        """Losses of each target and of its end, for an encoder-decoder that has read the source."""
+        """Return the losses of each target and its end token, given its source (encoder-decoders)."""
 
     def translations(self, sources: Rows, tokenizer: Tokenizer, width: int | None, most: int) -> list[list[int]]:
-        """What an encoder-decoder says to each source, without its end."""
+        """Return the translation of each source, without its end token (encoder-decoders)."""
 
 
 def scorer_of(model: Any) -> Scorer:
-    """The one place where ours and theirs are told apart."""
+    """Return the scorer for a `Transformer` or for a model of transformers."""
     return NativeScorer(model) if isinstance(model, Transformer) else HfScorer(model)
 
 
 class NativeScorer:
-    """A `Transformer`.
+    """Scorer of a `Transformer`.
 
     >>> from ..model.config import Config
     >>> model = Transformer(Config(vocab=50, width=32, n_layer=2, n_head=4))
@@ -68,18 +67,17 @@ class NativeScorer:
         self.bounded = model.config.position == "learned"
 
     def next_tokens(self, ids: Tensor, count: int) -> Tensor:
-        """The head reads only the states that are asked."""
         ids = ids.to(self.model.embedding.weight.device)
         with quiet(self.model):
             states = self.model.decode(ids[:, :-1])[:, -count:]  # (B, K, C)
             return self._losses(states.flatten(0, 1), ids[:, -count:].flatten()).view(len(ids), count)
 
     def targets(self, sources: Rows, targets: Rows, tokenizer: Tokenizer) -> list[Tensor]:
-        """A decoder's tokens never see what follows, so padding at their end needs no mask."""
         start, end = start_token(tokenizer), tokenizer.ends[0]
         device = self.model.embedding.weight.device
         source, lengths = pad([list(row) for row in sources], device)
         mask = None if len({len(row) for row in sources}) == 1 else masks.padding(lengths)
+        # A decoder's tokens never see later ones, so padding at their end needs no mask.
         inputs, sizes = pad([[start, *row] for row in targets], device)
         labels, _ = pad([[*row, end] for row in targets], device)
         is_real = torch.arange(inputs.shape[1], device=device) < sizes[:, None]
@@ -88,27 +86,25 @@ class NativeScorer:
             return list(self._losses(states[is_real], labels[is_real]).split(sizes.tolist()))
 
     def translations(self, sources: Rows, tokenizer: Tokenizer, width: int | None, most: int) -> list[list[int]]:
-        """As `qkv translate` says them."""
         return translate_ids(self.model, tokenizer, sources, width=width, most=most)
 
     def _losses(self, states: Tensor, labels: Tensor) -> Tensor:
-        """Of states (R, C)."""
         return word_costs(self.model.head, states, labels).cpu()
 
 
 class HfScorer:
-    """A model of transformers with its language-model head."""
+    """Scorer of a model of transformers with its language-model head."""
 
     def __init__(self, model: Any) -> None:
         self.model, self.config = model.eval(), model.config
         context = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.context: int | None = context if isinstance(context, int) else None
-        self.bounded = False  # if there is no position, the model says so itself
+        self.bounded = False  # a model without positions raises its own error
         self.kind = "encoder-decoder" if self.config.is_encoder_decoder else self._kind()
 
     @torch.inference_mode()
     def _kind(self) -> str:
-        """By what it does: a decoder's first word can't depend on its second."""
+        """Return the kind by testing: a decoder's first logits can't depend on its second token."""
         ids = torch.tensor([[0, 0], [0, 1]], device=self.model.device)
         first = getattr(self.model(input_ids=ids), "logits", None)
         if first is None or first.ndim != 3:
@@ -117,7 +113,6 @@ class HfScorer:
 
     @torch.inference_mode()
     def next_tokens(self, ids: Tensor, count: int) -> Tensor:
-        """As many logits as are asked, where the model can be told."""
         ids = ids.to(self.model.device)
         parameters = inspect.signature(self.model.forward).parameters
         options = {
@@ -128,7 +123,6 @@ class HfScorer:
 
     @torch.inference_mode()
     def targets(self, sources: Rows, targets: Rows, tokenizer: Tokenizer) -> list[Tensor]:
-        """The decoder begins as its config says."""
         start, end = self._start(tokenizer), tokenizer.ends[0]
         labels, sizes = pad([[*row, end] for row in targets], self.model.device)
         inputs, _ = pad([[start, *row] for row in targets], self.model.device)
@@ -138,7 +132,6 @@ class HfScorer:
 
     @torch.inference_mode()
     def translations(self, sources: Rows, tokenizer: Tokenizer, width: int | None, most: int) -> list[list[int]]:
-        """As the library's own `generate` says them."""
         beams = {} if width is None else {"num_beams": width}
         generated = self.model.generate(**self._source(sources), do_sample=False, max_new_tokens=most, **beams).tolist()
         ends = {*tokenizer.ends, self.config.pad_token_id}
@@ -155,7 +148,7 @@ class HfScorer:
 
 
 def losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """−log p (R,) of the tokens that are wanted (R,) by logits (R, V), in float64.
+    """Return −log p (R,) of labels (R,) under logits (R, V), in float64.
 
     >>> losses(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor([1.3863, 1.3863], dtype=torch.float64)
@@ -165,7 +158,7 @@ def losses(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def start_token(tokenizer: Tokenizer) -> int:
-    """What a decoder begins to speak with, where it also knows how to end."""
+    """Return the token that a decoder starts with, or raise a Problem if it or the end token is missing."""
     if tokenizer.start is None or not tokenizer.ends:
         raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
     return tokenizer.start

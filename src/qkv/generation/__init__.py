@@ -1,4 +1,4 @@
-"""Text from a trained model: reading a prompt, choosing tokens, and continuing, filling or translating a text.
+"""Generation with a trained model: continue a prompt, fill in masked words, translate.
 
 Read in this order: `prefill`, `decode_step`, `sampling`, `token_constraints`, `decoding`, `beam_search`, `batching`.
 

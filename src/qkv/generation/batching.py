@@ -1,7 +1,7 @@
-"""Many texts at once: those of like length together, the answers in the order of the texts.
+"""Batches of texts of similar length, with answers in the order of the texts.
 
-A batch is as long as its longest text, so lengths that differ much waste work on padding. Sorting everything would hold
-every answer back until the last; so a window of texts is sorted, answered and handed over before the next begins.
+A batch is as long as its longest text, so mixing lengths wastes work on padding. Sorting all texts would delay the first
+answer until the end, so texts are sorted and answered window by window.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,18 +10,18 @@ from typing import TypeVar
 Text = TypeVar("Text")
 Answer = TypeVar("Answer")
 
-ROWS, TOKENS, WINDOW = 64, 4096, 128  # of a batch: texts and tokens at most; texts of a window
+ROWS, TOKENS, WINDOW = 64, 4096, 128  # limits: texts per batch, tokens per batch, texts per window
 
 
 def in_batches(
     texts: Sequence[Text], length: Callable[[Text], int], answer: Callable[[list[Text]], list[Answer]]
 ) -> Iterator[Answer]:
-    """`answer` for each text, asked for some of like `length` at a time.
+    """Yield `answer` of each text, called on batches of texts of similar `length`.
 
-    >>> asked = []
-    >>> list(in_batches(["ccc", "a", "bb"], len, lambda some: asked.append(some) or [s.upper() for s in some]))
+    >>> batches = []
+    >>> list(in_batches(["ccc", "a", "bb"], len, lambda batch: batches.append(batch) or [s.upper() for s in batch]))
     ['CCC', 'A', 'BB']
-    >>> asked
+    >>> batches
     [['a', 'bb', 'ccc']]
     """
     for begin in range(0, len(texts), WINDOW):
@@ -34,7 +34,7 @@ def in_batches(
 
 
 def _cut(lengths: list[int]) -> Iterator[list[int]]:
-    """Numbers of texts, the shortest first, in batches that are small enough."""
+    """Yield batches of text indices, the shortest texts first."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) == ROWS or (len(batch) + 1) * lengths[i] > TOKENS):

@@ -1,6 +1,6 @@
-"""Beam search: keep the few best beginnings in play and take the text that is likeliest as a whole.
+"""Beam search: extend the few most likely beginnings and return the text with the best total score.
 
-R rows (beginnings in play, of all items one after the other), V vocabulary.
+R rows (the beams of all items, one item after the other), V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .token_constraints import obey, penalize
 
 @dataclass(frozen=True)
 class Candidate:
-    """A text that the search came up with."""
+    """A text that the search found."""
 
-    tokens: list[int]  # the new ones, without the stop token
-    logprob: float  # of all of them, and of the stop token where there was one
-    score: float  # logprob / length ** length_penalty, the stop token counted
-    ended: bool  # by a stop token; else it was cut off at `most`
+    tokens: list[int]  # new tokens, without the stop token
+    logprob: float  # of all tokens, including a stop token
+    score: float  # logprob / length ** length_penalty, where length counts the stop token
+    ended: bool  # by a stop token; False if cut off at `most`
 
 
 def beam(
@@ -43,13 +43,13 @@ def beam(
     cache: bool = True,
     habits: GenerationDefaults | None = None,
 ) -> list[list[Candidate]]:
-    """The `best` texts found for each prompt, the highest score first.
+    """Return the `best` texts for each prompt, the highest score first.
 
-    Each step extends every beginning by every token. Of the likeliest `width` extensions, those that end are put aside;
-    the likeliest `width` that don't end go on. The score is logprob / length ** length_penalty: 0 compares whole texts, 1
-    the average token, more favours long ones. An item is done when `width` texts have ended and no beginning in play
-    scores better than the worst of them. Width 1 is the greedy choice; any width finds what transformers finds.
-    Tokens in `never` are not said. `habits` are what a model's files say of which tokens may come, and when to stop.
+    Each step extends every beam by every token. Of the `width` most likely extensions, those that end are set aside; the
+    `width` most likely that don't end continue. The score is logprob / length ** length_penalty: 0 compares whole texts, 1
+    the average token, more favours long texts. An item is done when `width` texts have ended and no beam scores better
+    than the worst of them. Width 1 is greedy decoding; any width gives the result of transformers.
+    Tokens in `never` are excluded. `habits` are the generation settings from the model's files.
 
     >>> from ..model.config import Config
     >>> _ = torch.manual_seed(0)
@@ -92,21 +92,21 @@ def beam(
 
 
 class _Search:
-    """The beginnings in play, and the texts that have ended so far, of every item."""
+    """The beams and the finished texts of every item."""
 
     def __init__(
         self, items: int, width: int, most: int, ends: frozenset[int], length_penalty: float, early: bool | str
     ) -> None:
         self.width, self.most, self.ends = width, most, ends
         self.length_penalty, self.early = length_penalty, early
-        self.items = list(range(items))  # of which item each row is a beginning
+        self.items = list(range(items))  # item of each row
         self.generated: list[list[int]] = [[] for _ in range(items)]
         self.totals = torch.zeros(items, dtype=torch.float64)
         self.candidates: list[list[Candidate]] = [[] for _ in range(items)]
 
     def extend(self, logprobs: Tensor, n: int) -> list[tuple[int, int, float]]:
-        """Add token n to every beginning, given its log probabilities (R, V); return what stays in play as (row, token,
-        logprob), an item's rows together."""
+        """Add token n to every beam, given log probabilities (R, V); return the surviving beams as (row, token, logprob),
+        grouped by item."""
         logprobs = self.totals[:, None] + logprobs
         survivors = []
         for item in sorted(set(self.items)):
@@ -121,7 +121,7 @@ class _Search:
 
     def _extend_item(self, item: int, first: int, logprobs: Tensor, n: int) -> list[tuple[int, int, float]]:
         vocab, candidates = logprobs.shape[1], logprobs.flatten()
-        # Every beginning may end in any of the stop tokens, and `width` others are still needed.
+        # Every beam may end in any stop token, and `width` other extensions are still needed.
         values, index = candidates.topk(min(max(2, 1 + len(self.ends)) * self.width, len(candidates)))
         continuing, texts = [], self.candidates[item]
         for rank, (logprob, position) in enumerate(zip(values.tolist(), index.tolist(), strict=True)):
@@ -139,6 +139,6 @@ class _Search:
         return [] if finished else continuing[: self.width]
 
     def _is_finished(self, best: float, n: int, worst: float) -> bool:
-        """True if the best in play, after n tokens, can no longer beat the worst of `width` texts that have ended."""
+        """True if the best beam, after n tokens, can no longer beat the worst of `width` finished texts."""
         longest = self.most if self.early == "never" and self.length_penalty > 0 else n
         return self.early is True or best / longest**self.length_penalty <= worst

@@ -1,9 +1,8 @@
-"""One new token per item through the decoder, written flat: what generation spends its time on.
+"""Decode one new token per item without calling modules: the hot loop of generation.
 
-`Transformer.decode` is the reference and says the same in modules, but for a single token of a small model calling
-modules costs more than the arithmetic. Here each block is one straight line of functions; what all layers share (where
-the token stands, which keys are real) is worked out once per step. Attention still goes through `attend`, so that
-recorders and edits see it.
+`Transformer.decode` is the reference. For a single token of a small model, calling modules costs more than the arithmetic,
+so here each block is a chain of functions, and what all layers share (positions, mask) is computed once per step.
+Attention still goes through `attend`, so that recorders and edits see it.
 
 B batch, H heads, G key/value heads, D head width, C model width, V vocabulary.
 """
@@ -30,14 +29,14 @@ from ..model.thin_matmul import product
 from ..model.transformer import ModelCache, Transformer
 
 Turn = tuple[Tensor, Tensor]  # cosines and signed sines of the newest token
-# What is written out below. A block with any other part goes through the modules.
+# Submodules handled below. A block with any other submodule goes through `Transformer.decode`.
 _BLOCK = {"attention", "attention_norm", "cross", "cross_norm", "feed_forward", "feed_forward_norm", "dropout"}
 _HEADS = {"q", "k", "v", "out", "position", "q_norm", "k_norm"}
 _FORWARD = {"up", "gate", "down"}
 
 
 def can_step(model: Transformer, cache: ModelCache) -> bool:
-    """Can this model be stepped flat? Otherwise `Transformer.decode` does it."""
+    """True if `Step` supports this model; otherwise use `Transformer.decode`."""
     return all(isinstance(layer, KVCache) and not layer.static for layer in cache.layers) and all(
         type(block) is Block
         and type(block.attention) is MultiHeadAttention
@@ -62,7 +61,7 @@ def _has_only(module: nn.Module, allowed: set[str]) -> bool:
 
 
 class Step:
-    """ids (B,) in, the decoder's states (B, C) out, the cache one token longer."""
+    """Map ids (B,) to the decoder's states (B, C) and append one token to the cache."""
 
     def __init__(self, model: Transformer, cache: ModelCache) -> None:
         assert model.decoder is not None
@@ -76,7 +75,7 @@ class Step:
         cache = self.cache
         at = cache.at(1)
         x = self.model.embed_target(ids[:, None], at)  # (B, 1, C)
-        # The newest token sees every real key. Items of one length need no mask; others share one, made here.
+        # The newest token sees every real key. Items of equal length need no mask.
         rule = masks.full()
         if not isinstance(at, int):
             keys = torch.arange(int(at.max()) + 1, device=at.device)
@@ -93,7 +92,7 @@ class Step:
 
 
 def _block(block: Any) -> Callable[..., Tensor]:
-    """A block as one function of (x, rule, rotary table, cache, memory's rule, memory's cache)."""
+    """Return a block as a function of (x, rule, rotary table, cache, memory's rule, memory's cache)."""
     attend_ = _around(_self_attention(block.attention), block.attention_norm, block.pre)
     cross = None if block.cross is None else _around(_cross_attention(block.cross), block.cross_norm, block.pre)
     feed_forward_ = _around(_feed_forward(block.feed_forward), block.feed_forward_norm, block.pre)
@@ -108,7 +107,7 @@ def _block(block: Any) -> Callable[..., Tensor]:
 
 
 def _around(sublayer: Callable[..., Tensor], norm_module: nn.Module, pre: bool) -> Callable[..., Tensor]:
-    """A sublayer with its residual, and its norm before or after."""
+    """Return a sublayer with its residual connection and its norm before or after."""
     norm = _norm(norm_module)
     if pre:
         return lambda x, *more: x + sublayer(norm(x), *more)
@@ -126,7 +125,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
         k = to_k(x).view(-1, groups, 1, width)
         v = to_v(x).view(-1, groups, 1, width)
         if norm is not None or turn is not None:
-            both = torch.cat([q, k], 1)  # (B, H + G, 1, D): normed and turned in one go
+            both = torch.cat([q, k], 1)  # (B, H + G, 1, D): normed and rotated together
             if norm is not None:
                 both = norm(both)
             if turn is not None:  # [a, b] → [a, b]·[cos, cos] + [b, a]·[−sin, sin]
@@ -140,7 +139,7 @@ def _self_attention(heads: MultiHeadAttention) -> Callable[..., Tensor]:
 
 
 def _norm_of_both(heads: MultiHeadAttention) -> Callable[[Tensor], Tensor] | None:
-    """The norms of q and k as one, over their heads side by side."""
+    """Return one function for the norms of q and k, over their concatenated heads."""
     n_head, groups, (q, k) = heads.n_head, heads.n_kv_head, (heads.q_norm, heads.k_norm)
     if q is None or k is None:
         return None
@@ -198,7 +197,7 @@ def _rms(weight: Tensor, eps: float) -> Callable[[Tensor], Tensor]:
 
 
 def _linear(part: Any) -> Callable[[Tensor], Tensor]:
-    """A matrix product without the cost of calling a module."""
+    """Return a linear layer as a function, without the cost of calling a module."""
     if type(part) is nn.Linear:
         weight, bias = part.weight, part.bias
         return lambda x: product(x, weight, bias)

@@ -1,6 +1,6 @@
-"""Let a trained model speak: go on with a text, translate one, fill in hidden words.
+"""Generate with a trained model: continue a text, translate one, fill in masked words.
 
-`generate` is about tokens; `stream`, `complete`, `translate` and `fill` take a tokenizer and are about text.
+`generate` works on tokens; `stream`, `complete`, `translate` and `fill` take a tokenizer and work on text.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ def generate(
     habits: GenerationDefaults | None = None,
     on_token: Callable[[int, int], object] | None = None,
 ) -> list[list[int]]:
-    """The tokens that follow each prompt: up to `most` new ones, ending before a token of `stop`, none of `never`.
+    """Return up to `most` new tokens for each prompt, ending before a token of `stop` and without tokens of `never`.
 
-    `habits` are what a model's files say of which tokens may come (`tokenizer.habits`).
-
-    Prompts may differ in length. `most=None` fills the model's context. How tokens are chosen: see `Sampling`. Item i
-    draws from seed + i (or give a seed per item), so an item's text doesn't depend on the others in the batch.
-    An encoder-decoder reads `source`, a list per prompt, or a padded tensor with `source_lengths`. `on_token(item, token)`
-    is called as tokens come; if it gives True, that item ends there. `cache=False` computes everything anew at each step.
+    Prompts may differ in length. `most=None` fills the model's context. `Sampling` describes how tokens are chosen. Item i
+    draws with seed + i (or its own seed), so its text doesn't depend on the rest of the batch. An encoder-decoder reads
+    `source`, a list per prompt or a padded tensor with `source_lengths`. `on_token(item, token)` is called for each new
+    token; if it returns True, that item ends. `cache=False` recomputes everything at each step. `habits` are the generation
+    settings from the model's files (`tokenizer.habits`).
 
     >>> from ..model.config import Config
     >>> _ = torch.manual_seed(0)
@@ -96,7 +95,7 @@ def grow(
     cache: bool = True,
     habits: GenerationDefaults | None = None,
 ) -> Generator[tuple[int, int], bool | None, None]:
-    """(item, token) as they come, step by step; send True to end that item. Arguments as in `generate`."""
+    """Yield (item, token) step by step; send True to end that item. Arguments as in `generate`."""
     rows = as_rows("prompt", prompts, model.config.vocab)
     if not rows:
         return
@@ -117,7 +116,7 @@ def grow(
     unsaid = torch.tensor(list(never), device=reading.logits.device) if never else None
     texts, prompt_lengths = [list(row) for row in rows], [len(row) for row in rows]
     sources = None if habits is None or source is None else source_rows(model, source, source_lengths)
-    room = model.config.context - max(map(len, rows))  # of new tokens that it reads
+    room = model.config.context - max(map(len, rows))  # new tokens that fit into the context
     for n in range(most):
         if room >= 0 and n == room + 1:
             warnings.warn(
@@ -165,9 +164,9 @@ def stream(
     stop: Sequence[str] = (),
     on_token: Callable[[int], object] | None = None,
 ) -> Iterator[str]:
-    """What follows a text (or its tokens), piece by piece, never half a character; it ends before the texts in `stop`.
+    """Yield the continuation of a text (or its tokens) in pieces of whole characters, ending before any text in `stop`.
 
-    By the tokenizer's habits, which also have the repetition penalty if none is given.
+    `tokenizer.habits` apply and provide the default of the repetition penalty.
     """
     penalty = tokenizer.habits.repetition_penalty if repetition_penalty is None else repetition_penalty
     sampling = Sampling(temperature, top_k, top_p, penalty)
@@ -192,10 +191,12 @@ def complete(
     stop: Sequence[str] = (),
     **options: Any,
 ) -> list[str]:
-    """What follows each of some texts (or their tokens), computed together; options as in `generate`, `stop` is texts to
-    end before."""
+    """Return the continuation of each text (or its tokens), computed as one batch, ending before any text in `stop`.
+
+    Other options are those of `generate`.
+    """
     tails: list[list[int]] = [[] for _ in texts]
-    # A character is at most four tokens (bytes), so a stop text that just ended lies within the last few.
+    # A character has at most four tokens (bytes), so a stop text that has just ended lies within the last `reach` tokens.
     reach = 4 * max((len(s) for s in stop), default=0) + 4
 
     def ended(item: int, token: int) -> bool:
@@ -211,7 +212,7 @@ def complete(
 
 
 def until(pieces: Iterator[str], stop: Sequence[str]) -> Iterator[str]:
-    """Pieces of a text up to the first stop text; what might still become one is held back until it is known.
+    """Yield the pieces of a text up to the first stop text; a possible beginning of one is delayed until it is certain.
 
     >>> list(until(iter(["one t", "wo\\n", "\\nthree"]), ["\\n\\n"]))
     ['one t', 'wo']
@@ -243,9 +244,9 @@ def translate(
     most: int = 128,
     length_penalty: float | None = None,
 ) -> list[str]:
-    """Each text translated by an encoder-decoder; `width` above 1 keeps that many beginnings in play (beam search).
+    """Return the translation of each text by an encoder-decoder; `width` above 1 is the number of beams.
 
-    By the tokenizer's habits; width and length penalty too are those, if none is given, else 1.
+    `tokenizer.habits` apply; `width` and `length_penalty` default to theirs, or else to 1.
     """
     if tokenizer.eos is None:
         raise Problem("the tokenizer has no eos token, which ends a source text: was it made for translation?")
@@ -255,7 +256,7 @@ def translate(
 
 
 def source_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text as an encoder reads it: framed by its tokenizer, and ended by eos."""
+    """Return the tokens of a text as an encoder reads it: framed by the tokenizer and ended by eos."""
     ids = tokenizer.frame(tokenizer.encode(text))
     return ids if tokenizer.eos is None or ids[-1:] == [tokenizer.eos] else [*ids, tokenizer.eos]
 
@@ -270,7 +271,7 @@ def translate_ids(
     length_penalty: float | None = None,
     cache: bool = True,
 ) -> list[list[int]]:
-    """The same on tokens: sources end in eos; what comes back has neither bos nor eos."""
+    """Translate tokens: sources end in eos; the returned tokens contain neither bos nor eos."""
     if not sources:
         return []
     habits = tokenizer.habits
@@ -284,7 +285,7 @@ def translate_ids(
 def alternatives(
     model: Transformer, tokenizer: Tokenizer, text: str, *, width: int = 4, most: int = 128
 ) -> list[Candidate]:
-    """What a beam of this width finds to say for a text, the best first: tokens and their scores."""
+    """Return the `width` best translations of a text by beam search, with their scores, the best first."""
     sources = [source_ids(tokenizer, text)]
     return _beams(model, tokenizer, sources, width, width, most, None, True)[0]
 
@@ -299,7 +300,6 @@ def _beams(
     length_penalty: float | None,
     cache: bool,
 ) -> list[list[Candidate]]:
-    """The `best` of each source."""
     from .beam_search import beam
 
     begin, options = _beginning(model, tokenizer, len(sources), most)
@@ -313,7 +313,7 @@ def _beams(
 def _beginning(
     model: Transformer, tokenizer: Tokenizer, count: int, most: int
 ) -> tuple[list[list[int]], dict[str, Any]]:
-    """How so many translations begin, and where they end."""
+    """Return the first tokens of `count` translations, and the options that end them."""
     if tokenizer.start is None or not tokenizer.ends:
         raise Problem("the tokenizer has no bos or no eos token, which a translation begins and ends with")
     if model.config.position == "learned":
@@ -323,18 +323,18 @@ def _beginning(
 
 
 def fill(model: Transformer, tokenizer: Tokenizer, text: str, k: int = 5) -> list[list[tuple[str, float]]]:
-    """The k likeliest words for each [MASK] in a text, each with its probability, the likeliest first."""
+    """Return the k most likely words for each [MASK] in a text with their probabilities, the most likely first."""
     return guess(model, tokenizer, masked_ids(model, tokenizer, text), k)
 
 
 def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text with [MASK] in it, as an encoder reads them."""
+    """Return the tokens of a text with [MASK] as an encoder reads them."""
     if model.encoder is None or model.decoder is not None or not model.config.predicts_words:
         raise Problem("this model doesn't fill in words: it needs an encoder trained on hidden words (qkv train mlm)")
     if tokenizer.mask is None:
         raise Problem("the tokenizer has no mask token: was this model trained on hidden words (qkv train mlm)?")
     ids = tokenizer.encode(text, special=True)
-    if tokenizer.bos is not None and tokenizer.eos is not None:  # as a BERT reads: [CLS] text [SEP]
+    if tokenizer.bos is not None and tokenizer.eos is not None:  # as BERT reads: [CLS] text [SEP]
         ids = [*([] if ids[:1] == [tokenizer.bos] else [tokenizer.bos]), *ids]
         ids = [*ids, *([] if ids[-1] == tokenizer.eos else [tokenizer.eos])]
     if tokenizer.mask not in ids:
@@ -353,13 +353,13 @@ def masked_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]
 
 
 def guess(model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], k: int = 5) -> list[list[tuple[str, float]]]:
-    """The same on tokens, those that `masked_ids` gives."""
+    """Fill in tokens from `masked_ids`; see `fill`."""
     if k < 1:
         raise Problem("{value} guesses were asked for: give 1 or more", value=k)
     with quiet(model):
         row = torch.tensor([list(ids)], device=model.embedding.weight.device)
         logits = model(row)[0, row[0] == tokenizer.mask].float()  # (masks, V)
-        # A hidden word is a word: the special tokens are no answers.
+        # Special tokens are not words.
         logits[:, [i for i in tokenizer.special_ids if i < logits.shape[1]]] = float("-inf")
         shares, words = logits.softmax(-1).topk(min(k, logits.shape[1]))
     return [
@@ -369,7 +369,7 @@ def guess(model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], k: int =
 
 
 def _begin(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a prompt; an empty one begins where a document does."""
+    """Return the tokens of a prompt; an empty prompt becomes the token that starts a document."""
     ids = tokenizer.frame(tokenizer.encode(text)) if text else []
     start = tokenizer.bos if tokenizer.bos is not None else tokenizer.eos
     if not ids and start is None:

@@ -1,8 +1,8 @@
-"""A model in the middle of a text: it has read the prompts and knows what it expects next.
+"""State of a model during generation: its cache, and the logits of the next token.
 
-The prompts are read first (prefill), in one go or, where layers carry a state, in pieces, so that a long text takes no
-more memory than a short one; then each step brings one token per row (decode). Rows may be dropped, reordered or
-doubled between steps, which is what finished texts and beam search need.
+The prompts are read first (prefill), at once or, for layers with a state, in pieces, so that memory doesn't grow with the
+prompt; then each step adds one token per row (decode). Rows can be dropped, reordered or duplicated between steps, as
+finished texts and beam search need.
 
 R rows, N tokens, M source tokens, C model width, V vocabulary.
 """
@@ -25,15 +25,15 @@ from .decode_step import Step, can_step
 
 Prompts = Sequence[Sequence[int]] | Tensor
 Lengths = Sequence[int] | Tensor
-PIECE = 1024  # tokens read at a time by a model that carries a state
+PIECE = 1024  # tokens read at a time by a model with a state
 NAMES = {"prompt": Message("prompt"), "source": Message("source")}
 
 
 class Reading:
-    """`logits` (R, V) for the token that comes next in each row.
+    """Read prompts and provide `logits` (R, V) of the next token of each row.
 
-    `most` is how many tokens may follow the prompts: room for them is made once. With `cache=False` nothing is kept and
-    every step reads everything again: the same logits, slowly.
+    `most` is the number of tokens that may follow the prompts; the cache is allocated once for them. With `cache=False`
+    every step reads all tokens again: the same logits, more slowly.
 
     >>> from ..model.config import Config
     >>> model = Transformer(Config(vocab=9, width=8, n_layer=1, n_head=2)).eval()
@@ -71,7 +71,7 @@ class Reading:
                 raise Problem("this model is a decoder and reads no source: put that text into the prompt")
             self.cache = None
             room = max(map(len, rows)) + most
-            # All tokens, where they may have to be read again.
+            # All tokens so far, if the model may have to read them again.
             self._all_rows = rows if cache and model.grows(room) else None
             if cache:
                 memory = 0 if self.memory is None else self.memory.shape[1]
@@ -96,7 +96,7 @@ class Reading:
         self.memory = self.model.encode(ids, self.memory_mask)
 
     def feed(self, tokens: Tensor) -> None:
-        """Each row goes on by one token, (R,)."""
+        """Append one token to each row; tokens is (R,)."""
         tokens = tokens.to(self.ids.device)
         with quiet(self.model):
             if self.cache is None:
@@ -108,7 +108,7 @@ class Reading:
             if self._all_rows is not None:
                 self._all_rows = [[*row, int(token)] for row, token in zip(self._all_rows, tokens, strict=True)]
                 longest = max(map(len, self._all_rows))
-                if self.model.grows(longest, longest - 1):  # nothing that the cache holds is true any more
+                if self.model.grows(longest, longest - 1):  # the cache is no longer valid
                     self.ids, self.lengths = pad(self._all_rows, self.ids.device)
                     self.ragged = len({len(row) for row in self._all_rows}) > 1
                     self.cache.reset()
@@ -121,7 +121,7 @@ class Reading:
                 self.logits = logits_of(self.model, self._decode(tokens[:, None])[:, -1])
 
     def keep(self, index: Sequence[int]) -> None:
-        """Row i goes on with what row index[i] held; rows not named are gone."""
+        """Replace row i by row index[i]; other rows are dropped."""
         if list(index) == list(range(len(self.lengths))):
             return
         with quiet(self.model):
@@ -144,11 +144,11 @@ class Reading:
         last = self.model.embedding.weight.new_empty(len(ids), self.model.config.width)  # (R, C)
         for start in range(0, ids.shape[1], size):
             piece = ids[:, start : start + size]
-            remaining = self.lengths - start  # of each row, this piece included
+            remaining = self.lengths - start  # tokens of each row from this piece on
             if self.cache is not None and self.ragged:
                 self.cache.expect(remaining.clamp(0, piece.shape[1]))
             states = self._decode(piece)  # (R, n, C)
-            # What follows a row's last real token is padding, which being later changes nothing before it.
+            # Padding comes after a row's last token and so changes nothing before it.
             ends = (remaining > 0) & (remaining <= piece.shape[1])
             last = torch.where(ends[:, None], states[rows, remaining.clamp(1, piece.shape[1]) - 1], last)
         self.logits = logits_of(self.model, last)  # (R, V)
@@ -159,7 +159,7 @@ class Reading:
 
 @contextmanager
 def quiet(model: Transformer) -> Iterator[None]:
-    """No gradients and no dropout inside; a model in training goes on training afterwards."""
+    """Context without gradients and dropout; the training mode is restored afterwards."""
     training = model.training
     if training:
         model.eval()
@@ -172,7 +172,7 @@ def quiet(model: Transformer) -> Iterator[None]:
 
 
 def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
-    """Token ids as lists, each looked at: none empty, none beyond the vocabulary."""
+    """Return token ids as lists, after checking that none is empty or outside of the vocabulary."""
     if isinstance(prompts, Tensor):
         if prompts.ndim != 2:
             raise Problem(
@@ -208,20 +208,20 @@ def as_rows(what: str, prompts: Prompts, vocab: int) -> list[list[int]]:
 
 
 def source_rows(model: Transformer, source: Prompts, lengths: Lengths | None = None) -> list[list[int]]:
-    """The tokens that the encoder reads, without what they are filled up with."""
+    """Return the tokens that the encoder reads, without padding."""
     rows = as_rows("source", source, model.config.read_vocab)
     return rows if lengths is None else [row[: int(n)] for row, n in zip(rows, lengths, strict=True)]
 
 
 def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows filled up on the right, (R, N), and how long each is, (R,)."""
+    """Return rows padded on the right (R, N), and their lengths (R,)."""
     lengths = torch.tensor([len(row) for row in rows], device=device)
     longest = max(map(len, rows), default=0)
     return torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device), lengths
 
 
 def check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
-    """Learned positions end somewhere; the last new token is never read and needs none. Others go on, and that is said."""
+    """Raise a Problem if learned positions don't suffice (the last new token needs none); warn beyond other contexts."""
     if model.config.position != "learned":
         note_context(max(map(len, rows), default=0), model.config.context)
         return
@@ -241,15 +241,12 @@ def check_context(model: Transformer, rows: list[list[int]], most: int, what: st
 
 
 def wordless(model: object) -> Problem:
-    """The problem of a model without a language-model head."""
+    """Return the Problem of a model without a language-model head."""
     return Problem("{model} gives states, not words: load it with its language-model head", model=type(model).__name__)
 
 
 def note_context(tokens: int, context: int | None) -> dict[str, int]:
-    """Say that a text is longer than what its model was made for, if it is: it is computed all the same.
-
-    Gives {"context": …} then, for what is made of it to remember.
-    """
+    """Warn if a text is longer than its model's context, and return {"context": …} in that case, else {}."""
     if context is None or tokens <= context:
         return {}
     warnings.warn(

@@ -1,4 +1,4 @@
-"""Which token comes next: from logits to a choice, by the rules that `transformers` uses, in its order.
+"""Sample the next token from logits, with the rules of `transformers` in its order.
 
     repetition penalty → temperature → top-k → top-p → draw
 
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 from ..i18n import Problem
 
-if TYPE_CHECKING:  # torch is imported where it computes: settings are checked before it is loaded
+if TYPE_CHECKING:  # settings are checked before the slow import of torch
     from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to choose: the likeliest (temperature 0), or a draw among the likely.
+    """How to choose the next token: the most likely (temperature 0), or a random draw.
 
-    temperature         divides the logits: below 1 bolder choices get rarer, 0 takes the likeliest
-    top_k               only the k likeliest may be drawn
-    top_p               only the likeliest that together have this probability
-    repetition_penalty  above 1, tokens that were there before get less likely
+    temperature         divides the logits: below 1 unlikely tokens get rarer, 0 takes the most likely
+    top_k               only the k most likely may be drawn
+    top_p               only the most likely that together have this probability
+    repetition_penalty  above 1, earlier tokens get less likely
 
     >>> import torch
     >>> logits = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
@@ -59,11 +59,11 @@ class Sampling:
 
     @property
     def needs_history(self) -> bool:
-        """Does the choice depend on which tokens were there before?"""
+        """True if the choice depends on the earlier tokens."""
         return self.repetition_penalty != 1.0
 
     def penalize(self, logits: Tensor, previous: Tensor | None = None) -> Tensor:
-        """Logits (B, V) after the repetition penalty; `seen` (B, V) is True for tokens there before."""
+        """Return logits (B, V) after the repetition penalty; `previous` (B, V) is True for earlier tokens."""
         return (
             logits
             if not self.needs_history or previous is None
@@ -71,7 +71,7 @@ class Sampling:
         )
 
     def shape(self, logits: Tensor, previous: Tensor | None = None) -> Tensor:
-        """Logits (B, V) as they are drawn from, −inf where nothing is."""
+        """Return the logits (B, V) to draw from, −inf for excluded tokens."""
         logits = self.penalize(logits, previous)
         if self.temperature not in (0.0, 1.0):
             logits = logits / self.temperature
@@ -79,7 +79,7 @@ class Sampling:
             least = logits.topk(self.top_k)[0][..., -1, None]
             logits = logits.masked_fill(logits < least, float("-inf"))
         if self.top_p is not None and self.top_p < 1:
-            # From the least likely up: what lies within the first 1 − p is left out, the likeliest never.
+            # In ascending order, tokens within the first 1 − p of the probability are excluded, the most likely never.
             ordered, index = logits.sort(descending=False)
             out = ordered.softmax(-1).cumsum(-1) <= 1 - self.top_p
             out[..., -1] = False
@@ -87,28 +87,28 @@ class Sampling:
         return logits
 
     def choose(self, logits: Tensor, uniform: Tensor, previous: Tensor | None = None) -> Tensor:
-        """The next token of each row, (B,); `luck` (B,), from 0 up to 1, decides."""
+        """Return the next token of each row (B,), drawn by `uniform` (B,), random numbers in [0, 1)."""
         if self.temperature == 0:
             return (self.shape(logits, previous) if self.needs_history else logits).argmax(-1)
         import torch
 
-        # One number per row against the running sum of probabilities: a row's choice can't depend on its batch mates.
-        # 1 − luck is above 0 and at most 1, so a token without probability is never hit, not even by rounding.
+        # One number per row against the cumulative probabilities: a row's choice doesn't depend on the rest of the batch.
+        # 1 − uniform is above 0 and at most 1, so a token of probability 0 is never drawn, not even by rounding.
         running = self.shape(logits, previous).softmax(-1).double().cumsum(-1)
         drawn = torch.searchsorted(running, (1 - uniform[:, None]) * running[:, -1:])[:, 0]
-        # Where no token may come, or a temperature makes infinities of logits, there are no probabilities to draw by.
+        # If all tokens are excluded or a small temperature overflows the logits, the probabilities are NaN.
         return torch.where(running[:, -1].isnan(), logits.argmax(-1), drawn)
 
 
 def penalize(scores: Tensor, previous: Tensor, penalty: float) -> Tensor:
-    """Scores (B, V), less likely by the penalty where `seen` (B, V)."""
+    """Return scores (B, V) with the penalty applied where `previous` (B, V)."""
     import torch
 
     return torch.where(previous, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
 def token_mask(texts: Sequence[Sequence[int]], like: Tensor) -> Tensor:
-    """True for the tokens that are in each text, (B, V) as the scores that it is for."""
+    """Return a mask (B, V), True for the tokens that occur in each text; `like` gives its shape."""
     import torch
 
     previous = torch.zeros_like(like, dtype=torch.bool)
@@ -118,14 +118,14 @@ def token_mask(texts: Sequence[Sequence[int]], like: Tensor) -> Tensor:
 
 
 def check_seeds(seeds: Sequence[int]) -> None:
-    """Refuse seeds that torch's generators can't take."""
+    """Raise a Problem for seeds that torch's generators don't accept."""
     for seed in seeds:
         if not -(2**63) <= seed < 2**64:
             raise Problem("seed is {value}: give a whole number of at most 64 bits", value=seed)
 
 
 def draws(seeds: Sequence[int], most: int) -> Tensor:
-    """Numbers from 0 up to 1, (len(seeds), most), float64: a row follows from its seed alone, a shorter one begins alike.
+    """Return random numbers in [0, 1), (len(seeds), most), float64. A row depends only on its seed, its prefix not on `most`.
 
     >>> bool((draws([3, 4], 5)[1, :2] == draws([4], 2)[0]).all())
     True

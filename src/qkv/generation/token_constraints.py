@@ -1,6 +1,6 @@
-"""Which tokens may come next by a model's habits, as transformers has it, in its order.
+"""Constraints on the next token from a model's generation settings, applied as in transformers and in its order.
 
-    (repetition penalty) → no repeats, bad words, least length → forced tokens → a likelier end → suppressed tokens
+    (repetition penalty) → no repeats, bad words, minimum length → forced tokens → likelier end → suppressed tokens
 
 R rows, V vocabulary.
 """
@@ -29,12 +29,12 @@ def obey(
     ends: Sequence[int],
     sources: Sequence[Sequence[int]] | None = None,
 ) -> Tensor:
-    """Logits or log-probabilities (R, V), −inf where a token may not come, 0 where one must.
+    """Return logits or log-probabilities (R, V), −inf for excluded tokens, 0 for forced ones.
 
-    `texts` are the tokens so far, of which the first `begun` were given; `last`: no more than this one may come.
+    `texts` are the tokens so far, the first `prompt_lengths` of them from the prompt; `last` is True for the last new token.
 
-    >>> said = obey(Habits(no_repeat_ngram_size=2), torch.zeros(1, 4), [[1, 2, 3, 1]], [1], last=False, ends=[])
-    >>> said.tolist()  # 1 was followed by 2 before
+    >>> scores = obey(GenerationDefaults(no_repeat_ngram_size=2), torch.zeros(1, 4), [[1, 2, 3, 1]], [1], last=False, ends=[])
+    >>> scores.tolist()  # 1 was followed by 2 before
     [[0.0, 0.0, -inf, 0.0]]
     """
     if habits.is_unrestricted and habits.forced_bos_token_id is None:
@@ -64,18 +64,20 @@ def obey(
         if habits.exponential_decay_length_penalty is not None:
             start, factor = habits.exponential_decay_length_penalty
             if new > start:
-                grown = math.expm1(min((new - start) * math.log(factor), 80.0))  # beyond that it is the end anyway
+                grown = math.expm1(
+                    min((new - start) * math.log(factor), 80.0)
+                )  # avoids overflow; such an end is certain anyway
                 end = row[list(ends)]
                 row[list(ends)] = end + torch.where(end.isfinite(), end.abs() * grown, 0.0)
         forbid(row, habits.suppress_tokens)
-        # What is forced to be first is no beginning of its own.
+        # A forced first token doesn't count as the beginning.
         if new == (first == 1 and habits.forced_bos_token_id is not None):
             forbid(row, habits.begin_suppress_tokens)
     return scores
 
 
 def _follow(where: Sequence[int], text: Sequence[int], size: int) -> list[int]:
-    """The tokens that followed, somewhere in `where`, the last size − 1 of a text."""
+    """Return the tokens that follow the last size − 1 tokens of a text anywhere in `where`."""
     if not size or len(text) < size - 1:
         return []
     before = list(text[len(text) - size + 1 :])
@@ -84,5 +86,5 @@ def _follow(where: Sequence[int], text: Sequence[int], size: int) -> list[int]:
 
 
 def penalize(scores: Tensor, texts: Sequence[Sequence[int]], penalty: float) -> Tensor:
-    """Tokens that were there before get less likely, if the penalty is above 1."""
+    """Apply the repetition penalty to the tokens of each text."""
     return scores if penalty == 1.0 else sampling.penalize(scores, sampling.token_mask(texts, scores), penalty)

@@ -1,12 +1,12 @@
-"""The lab: measured experiments. Each prints a table, draws a figure and says in a paragraph what was measured.
+"""The lab: measured experiments. Each prints tables, draws a figure and summarizes the results in a paragraph.
 
 Read in this order: `report`, `scaling`, `complexity`, `memory`, `masks`, `distance`, `heads`, `mixers`, `mixer_contest`,
 `mixer_summary`, `seq2seq`.
 
-An experiment is a file with four functions: `measure(**sizes)` gives plain numbers, `tables`, `shows` and `draw` tell
-them as tables, as a paragraph and as a figure. One that may take long first measures a small step of each of its parts,
-and from then on tells how far it is in seconds: `progress(done, expected)`. The sizes, with what they mean and how far they may go, stand here, so
-that `qkv lab --help` needs no torch.
+An experiment is a module with four functions: `measure(**sizes)` returns plain numbers; `tables`, `shows` and `draw` turn
+them into tables, a paragraph and a figure. A long experiment first times a small step of each of its parts, then reports
+its progress in seconds: `progress(done, expected)`. The sizes, with their descriptions and limits, are defined here so that
+`qkv lab --help` doesn't import torch.
 
 >>> results = run("memory", model="gpt2", length=1024)
 >>> results["rows"][0]["kind"], results["rows"][0]["bytes"]
@@ -23,34 +23,34 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from ..i18n import Message, Problem, _, unknown
 
-Row = dict[str, Any]  # numbers and words, as JSON has them
-Results = dict[str, Any]  # all that an experiment measured: its sizes, its rows, and what belongs to all of them
-Progress = Callable[[float, float], None]  # seconds gone, as they were expected, and seconds expected in all
+Row = dict[str, Any]  # JSON values
+Results = dict[str, Any]  # sizes, rows and totals of an experiment
+Progress = Callable[[float, float], None]  # expected seconds of the work done, and of all work
 
 
 class Size(NamedTuple):
-    """One option: its default, how far it may go, and what it means. A default that is a tuple takes several numbers."""
+    """One option: default, limits and description. If the default is a tuple, it takes several numbers."""
 
     name: str
     default: str | float | tuple[int, ...] | None
     least: float
     most: float
     means: Message
-    word: str = ""  # what the command line calls it, if not by its name
+    word: str = ""  # its name on the command line, if different
 
     @property
     def switch(self) -> bool:
-        """Whether it is only on or off."""
+        """True if it is an on/off switch."""
         return (self.least, self.most) == (0, 1)
 
     @property
     def option(self) -> str:
-        """As the command line has it."""
+        """The option on the command line."""
         return "--" + (self.word or self.name).replace("_", "-")
 
 
 class Experiment(NamedTuple):
-    """What it shows in one line, its sizes, and an example of its own."""
+    """A one-line description, the sizes, and an example command."""
 
     line: Message
     sizes: tuple[Size, ...]
@@ -202,7 +202,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 class Course:
-    """How far an experiment is, in the seconds that it is expected to take: so many for each of its parts.
+    """Progress of an experiment in expected seconds; `expected` has the seconds of each part.
 
     >>> course = Course(lambda done, expected: print(f"{done} of {expected} s"), [1, 4])
     0 of 5 s
@@ -215,12 +215,12 @@ class Course:
         self(0, 0)
 
     def __call__(self, part: int, share: float = 1) -> None:
-        """So much of this part is done."""
+        """Report that a share of this part is done, and all parts before it."""
         self.progress(sum(self.expected[:part]) + share * self.expected[part], sum(self.expected))
 
 
 def small_step(work: Callable[[], object]) -> float:
-    """Seconds that some work takes once it has been done before."""
+    """Return the seconds of a call, after one call to warm up."""
     work()
     start = time.perf_counter()
     work()
@@ -228,7 +228,7 @@ def small_step(work: Callable[[], object]) -> float:
 
 
 def run(name: str, progress: Progress = lambda done, total: None, **own: object) -> Results:
-    """Measure one experiment with these sizes (the others as they stand above); gives plain numbers."""
+    """Run one experiment with these sizes (others have their defaults) and return its results."""
     if name not in EXPERIMENTS:
         raise unknown("experiment", name, EXPERIMENTS)
     sizes: Row = {size.name: size.default for size in EXPERIMENTS[name].sizes}
@@ -242,7 +242,7 @@ def run(name: str, progress: Progress = lambda done, total: None, **own: object)
 
 
 class ExperimentModule(Protocol):
-    """The four functions of an experiment's file."""
+    """The four functions of an experiment's module."""
 
     def measure(self, *, progress: Progress, **sizes: Any) -> Results: ...
     def tables(self, results: Results) -> Sequence[object]: ...
@@ -251,13 +251,13 @@ class ExperimentModule(Protocol):
 
 
 def experiment(name: str) -> ExperimentModule:
-    """The file of that experiment."""
+    """Return the module of an experiment."""
     module: Any = importlib.import_module(f"{__name__}.{name}")
     return cast(ExperimentModule, module)
 
 
 def checked(size: Size, value: object) -> str | float | tuple[float, ...]:
-    """The value in the form its size wants, or the problem it has.
+    """Return the value in the type of its size, or raise a Problem if it is invalid.
 
     >>> checked(Size("n", (1, 2), 1, 9, Message("")), "3,5")
     (3, 5)

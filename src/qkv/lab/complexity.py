@@ -1,8 +1,8 @@
-"""What attention costs as the text grows: time and memory of plain, fused and windowed attention against n.
+"""Time and memory of plain, fused and windowed attention against the length n of the text.
 
-Plain attention writes the n×n matrix of scores down; the fused kernel passes over it in blocks and never holds it; a
-window leaves most of it uncomputed. Each is measured at several n, a power law is fitted to the largest of them, and the
-law is carried on to an n that nobody wants to wait for. Then one whole training step, plain, fused and compiled.
+Plain attention stores the n×n matrix of scores; the fused kernel computes it in blocks and never stores it; a window skips
+most of it. Each is measured at several n; a power law is fitted to the largest of them and extrapolated. Then a whole
+training step is timed, plain, fused and compiled.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("plain", "fused", "windowed")
-PILOT_LENGTH = 1024  # n, at most, of the small step by which the others are expected
-FIT_POINTS = 3  # the law is fitted to this many of the longest texts: short ones cost the call more than the work
-MAX_MISFIT = 0.3  # a law that is off by more than this share at a measured point is no law
+PILOT_LENGTH = 1024  # largest n of the pilot measurement that predicts the total time
+FIT_POINTS = 3  # number of longest texts that the law is fitted to: in short ones the overhead of the call dominates
+MAX_MISFIT = 0.3  # largest relative error at a measured point for which the law is trusted
 FLOAT32_BYTES = 4
-MAX_MATRIX_BYTES = 6e8  # plain attention is left out where one matrix of scores would take more bytes than this
+MAX_MATRIX_BYTES = 6e8  # plain attention is skipped if one matrix of scores takes more bytes
 WIDTH, LAYERS, HEADS, BATCH, VOCAB = 128, 2, 4, 4, 256  # of the model whose training step is measured
 
 
@@ -57,7 +57,7 @@ def measure(
     seed: int,
     progress: Progress,
 ) -> Results:
-    """Time and peak memory of each kind at each n, their laws, and the training step."""
+    """Measure time and peak memory of each kind at each n, fit their laws, and time the training step."""
     if len(lengths) < FIT_POINTS:
         raise Problem("{n} lengths are too few to fit a law: give {least} or more", n=len(lengths), least=FIT_POINTS)
     if sum(heads * n * n * FLOAT32_BYTES <= MAX_MATRIX_BYTES for n in lengths) < FIT_POINTS:
@@ -66,7 +66,7 @@ def measure(
             most=int((MAX_MATRIX_BYTES / FLOAT32_BYTES / heads) ** 0.5),
             least=FIT_POINTS,
         )
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # else the profiler prints lines of its own
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # silences the profiler
     import torch
 
     from ..attention import masks
@@ -115,7 +115,7 @@ def measure(
 
 
 def fit_laws(rows: list[Row], to: int) -> dict[str, float]:
-    """The power laws of one kind's time and memory, by its longest texts, and what they give for n = `to`."""
+    """Fit power laws to the time and memory of one kind on its longest texts, and extrapolate to n = `to`."""
     points = [row for row in rows if row["seconds"] is not None][-FIT_POINTS:]
     laws: dict[str, float] = {}
     for quantity in ("seconds", "bytes"):
@@ -130,7 +130,7 @@ def fit_laws(rows: list[Row], to: int) -> dict[str, float]:
 
 
 def _expected_seconds(pilot_times: dict[str, float], pilot_length: int, n: int, heads: int) -> float:
-    """Seconds that measuring one n takes, from what each kind took at another: the work grows as n², a window's as n."""
+    """Return the expected seconds of measuring one n: work grows as n², for a window as n."""
     seconds = {
         kind: pilot * (n / pilot_length) ** (1 if kind == "windowed" else 2) for kind, pilot in pilot_times.items()
     }
@@ -145,7 +145,7 @@ def _expected_training(context: int, seed: int) -> list[float]:
 
 
 def _training_step(context: int, seed: int, compiled: bool = False) -> Callable[[], float]:
-    """One step (forward, backward, AdamW) of a small GPT."""
+    """Return a function that runs one training step (forward, backward, AdamW) of a small GPT."""
     import torch
 
     from ..model.config import Config
@@ -168,12 +168,12 @@ def _training_step(context: int, seed: int, compiled: bool = False) -> Callable[
 
 
 def _time_steps(context: int, seed: int, compiled: bool, on_step: Callable[[int], None]) -> list[Row]:
-    """That step by each road; the best of several."""
+    """Time the training step with each kernel; the best of several runs."""
     from ..attention import heads
     from ..train.machine import compiler
 
     rows = []
-    # Models ask for the fastest kernel; here alone they are made to take the plain one.
+    # Models use the fastest kernel; this forces the plain one.
     with mock.patch.object(heads, "attend", partial(heads.attend, kernel="plain")):
         rows.append({"kind": "plain", "seconds": report.race({"": _training_step(context, seed)})[""]})
     on_step(0)
@@ -193,7 +193,7 @@ def _time_steps(context: int, seed: int, compiled: bool, on_step: Callable[[int]
             step()
             first = time.perf_counter() - start
             rows.append({"kind": "compiled", "seconds": report.race({"": step})[""], "first": first})
-        except Exception as error:  # what a compiler that is there but doesn't work may raise has no common name
+        except Exception as error:  # errors of a broken compiler have no common class
             why = f"{type(error).__name__}: {error}".split("\n")[0]
             rows.append({"kind": "compiled", "seconds": None, "why": "failed", "error": why})
     return rows
@@ -213,7 +213,7 @@ STEP_COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """Measured and extrapolated; then the training step."""
+    """Return the table of measured and extrapolated costs, and the table of the training step."""
     sizes, laws = results["sizes"], results["laws"]
     by_cell = {(row["n"], row["kind"]): row for row in results["rows"]}
     rows: list[Row] = [{"n": f"{n:,}", **{kind: by_cell[n, kind] for kind in KINDS}} for n in sizes["lengths"]]
@@ -244,7 +244,7 @@ def tables(results: Results) -> list[report.Table]:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """The laws, the matrix nobody can hold, and the training step."""
+    """Summarize the laws, the size of the score matrix, and the training step."""
     laws, n = results["laws"], results["sizes"]["to"]
     law_text = _(
         "{kind}: time grows as n^{seconds_exponent:.2f}, memory as n^{bytes_exponent:.2f}; at n = {n:,} that makes about "
@@ -296,7 +296,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Log-log: points that were measured, laws that carry on; and the steps as bars."""
+    """Plot measured points and laws in log-log axes, and the training steps as bars."""
     figure = report.canvas(1, 3, each=(4.1, 3.6))
     to = results["sizes"]["to"]
     for index, (quantity, title) in enumerate(

@@ -1,7 +1,7 @@
-"""How far back can it remember? One LSTM layer against one attention layer, side by side, over a growing gap.
+"""Recall over a growing gap: one LSTM layer against one attention layer.
 
-A word, then noise, then a question: which word was it? The LSTM must carry the word through every step of the noise, one
-after the other; attention looks straight back, and all its positions are computed at once. Both see the same batches.
+A row is a word, noise and a question: which word was it? The LSTM must carry the word through every step of the noise;
+attention reads it directly, and computes all positions at once. Both see the same batches.
 
 B batch, N tokens, C width.
 """
@@ -30,27 +30,27 @@ from .report import Column, sentence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NOISE_TOKENS = 8  # different tokens of noise; the question is one more
+NOISE_TOKENS = 8  # number of noise tokens; the question is one more
 TEST_ROWS = 512
 RECALLED = 0.9  # recall that counts as remembered
 RATE, HEADS = 3e-3, 4
 
 
-# What the two are called, in a table, at the beginning of a sentence and within one.
+# Their names in a table, at the start of a sentence, and within one.
 LABELS = {"lstm": _("LSTM"), "attention": _("attention")}
 SUBJECTS = {"lstm": _("The LSTM"), "attention": _("Attention")}
 OBJECTS = {"lstm": _("the LSTM"), "attention": _("attention")}
 
 
 class LSTMModel(nn.Module):
-    """One LSTM layer: each step waits for the one before."""
+    """One LSTM layer, computed step by step."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab, width)
         self.lstm = nn.LSTM(width, width, batch_first=True)
         self.head = nn.Linear(width, symbols)
-        with torch.no_grad():  # a forget gate that begins open: the known cure for forgetting too soon
+        with torch.no_grad():  # an open forget gate at the start prevents early forgetting
             self.lstm.get_parameter("bias_ih_l0")[width : 2 * width] = 1.0
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ class LSTMModel(nn.Module):
 
 
 class AttentionModel(nn.Module):
-    """One attention layer, causal: every position in one go."""
+    """One causal attention layer, which computes all positions at once."""
 
     def __init__(self, vocab: int, width: int, symbols: int) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class AttentionModel(nn.Module):
 
     @torch.no_grad()
     def question_weights(self, ids: Tensor) -> Tensor:
-        """Where the question looks: its weights over the tokens, mean over heads, (B, N)."""
+        """Return the attention weights of the question over the tokens, mean over heads, (B, N)."""
         _, weights = self.attention(self.embedding(ids), mask=masks.causal(), weights=True)
         return weights[:, :, -1].mean(1)
 
@@ -83,7 +83,7 @@ KINDS: dict[str, type[LSTMModel] | type[AttentionModel]] = {"lstm": LSTMModel, "
 
 
 def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
-    """(ids (B, gap + 2), the word that each row begins with): a pure function of (seed, step).
+    """Return (ids (B, gap + 2), the first word of each row), a pure function of (seed, step).
 
     >>> ids, word = recall(3, symbols=8, seed=0, step=0, rows=1)
     >>> ids.shape, bool(ids[0, 0] == word[0]), int(ids[0, -1])
@@ -97,7 +97,7 @@ def recall(gap: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Ten
 
 
 class Learner:
-    """One of the two while it learns: its model, and the seconds and the loss of each of its steps."""
+    """A model in training, with the seconds and the loss of each step."""
 
     def __init__(self, kind: str, width: int, symbols: int, seed: int) -> None:
         torch.manual_seed(seed)
@@ -107,7 +107,7 @@ class Learner:
         self.losses: list[float] = []
 
     def step(self, ids: Tensor, word: Tensor) -> None:
-        """Take one step, timed."""
+        """Run and time one training step."""
         start = time.perf_counter()
         loss = F.cross_entropy(self.model(ids), word)
         descend([self.optimizer], loss, clipped=self.model)
@@ -116,7 +116,7 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(self, gap: int, ids: Tensor, word: Tensor) -> Row:
-        """Return how it learned, and the share of unseen rows whose word it recalls."""
+        """Return the row of results, with the accuracy on unseen rows."""
         row: Row = {
             "gap": gap,
             "kind": self.kind,
@@ -141,7 +141,7 @@ def measure(
     seed: int,
     progress: Progress,
 ) -> Results:
-    """Train both at every gap, on the same batches in turn; recall is counted on rows that neither has seen."""
+    """Train both models at every gap on the same batches, and test them on unseen rows."""
     head_width(width, HEADS)
     rows, load = [], report.load_per_core()
 
@@ -183,7 +183,7 @@ COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """Both at every gap."""
+    """Return a table with a row per gap."""
     first, sizes = results["rows"][:2], results["sizes"]
     title = _(
         "Recall one of {symbols} words after a gap, {steps} training steps each; LSTM {lstm[parameters]:,} weights, "
@@ -204,7 +204,7 @@ def _pairs(results: Results) -> list[tuple[Row, Row]]:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """How far each remembered, and what a step took."""
+    """Summarize the gap each model recalls over, and the time of a step."""
     for kind in KINDS:
         rows = [row for row in results["rows"] if row["kind"] == kind]
         recalled_gaps = [row["gap"] for row in rows if row["accuracy"] >= RECALLED]
@@ -243,7 +243,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Recall, time per step, and how the loss fell at the longest gap."""
+    """Plot recall and time per step against the gap, and the loss at the longest gap."""
     figure = report.canvas(1, 3, each=(3.9, 3.3))
     gaps = results["sizes"]["gaps"]
     titles = (say("recall of unseen rows"), say("time per training step"))

@@ -1,8 +1,8 @@
-"""How many heads? The same width cut into 1, 2, … 16 heads, trained on the repeat task, and what their heads do.
+"""How many heads? The same width split into 1, 2, … 16 heads, trained on the repeat task.
 
-A random sequence is said twice; the second time every symbol can be known by finding what followed it the first time.
-That takes two steps: a head that lets each token know the one before it, and in a later layer one that finds the token
-that follows an earlier occurrence (induction). Lengths vary, so a fixed distance is no way out.
+A random sequence is repeated once; in the repetition every symbol can be predicted from what followed it the first time.
+That takes two heads: one that attends to the previous token and, in a later layer, one that attends to the token after an
+earlier occurrence (induction). Lengths vary, so attending at a fixed distance doesn't work.
 """
 
 from __future__ import annotations
@@ -36,23 +36,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TEST_ROWS = 256
-EVALUATE_EVERY = 20  # steps between looks at how much is right
+EVALUATE_EVERY = 20  # steps between measurements of the accuracy
 LEARNED = 0.9
-PILOT_STEPS = 3  # steps that tell how long all will take
-TASK_PATTERNS = ("induction", "previous")  # the kinds of heads that this task is made of
+PILOT_STEPS = 3  # steps timed to predict the total time
+TASK_PATTERNS = ("induction", "previous")  # the patterns that solve this task
 
 
 def measure(
     *, heads: tuple[int, ...], symbols: int, steps: int, width: int, progress: Progress, **sizes: int
 ) -> Results:
-    """Train one model per number of heads on the same batches, then name what each head does."""
+    """Train one model per number of heads on the same batches, and find the pattern of each head."""
     check_even_heads(width, heads)
     rows, load = [], report.load_per_core()
 
     def estimate(count: int) -> float:
         start = time.perf_counter()
         step_seconds = _train(count, lambda share: None, PILOT_STEPS, symbols, width, **sizes)["seconds_per_step"]
-        return time.perf_counter() - start + step_seconds * (steps - PILOT_STEPS)  # a look at its heads is in it
+        return (
+            time.perf_counter() - start + step_seconds * (steps - PILOT_STEPS)
+        )  # includes the time to trace the heads
 
     update = Course(progress, [estimate(count) for count in heads])
     for part, count in enumerate(heads):
@@ -83,7 +85,7 @@ def _train(
         width=width,
         n_layer=layers,
         n_head=count,
-        context=2 * length + 1,  # said twice, and the bos of the one that is looked into
+        context=2 * length + 1,  # two copies, and the bos of the traced sequence
         qk_norm="rms",
         embedding=EmbeddingSettings(tied=False),
         init="zero-out",
@@ -120,13 +122,13 @@ def _train(
 
 @torch.no_grad()
 def _accuracy(model: Transformer, x: Tensor, y: Tensor) -> float:
-    """The share of the second saying that the model says right."""
+    """Return the share of the repetition that the model predicts."""
     answers, counted = model(x).argmax(-1), y != IGNORED
     return float((answers[counted] == y[counted]).float().mean())
 
 
 def _find_patterns(model: Transformer, seed: int, length: int, symbols: int) -> Row:
-    """What the heads do on one unseen sequence: names counted, and of each kind that matters the strongest head."""
+    """Return the patterns of the heads on one unseen sequence: counts, and the strongest head of each task pattern."""
     from ..tracing.record.recorder import trace
     from ..tracing.study.patterns import patterns
 
@@ -150,7 +152,7 @@ def _find_patterns(model: Transformer, seed: int, length: int, symbols: int) -> 
 
 
 def _repeated_ids(seed: int, length: int, symbols: int) -> list[int]:
-    """bos and a sequence said twice, of symbols that differ where there are enough: so that each has one answer."""
+    """Return bos and a repeated sequence, of distinct symbols if there are enough, so that each has one successor."""
     rng = dice(seed + 1, 0, stream=9)
     symbol_row = rng.permutation(symbols)[:length] if symbols >= length else rng.integers(0, symbols, length)
     return [1, *(SYMBOLS + np.concatenate([symbol_row, symbol_row])).tolist()]
@@ -172,7 +174,7 @@ COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """A row per number of heads."""
+    """Return a table with a row per number of heads."""
     sizes = results["sizes"]
     title = say(
         "The repeat task: {layers} layers, width {width}, {steps} steps, sequences of up to {length} of "
@@ -187,14 +189,14 @@ def tables(results: Results) -> list[report.Table]:
 
 
 def _names(counts: dict[str, int]) -> str:
-    """Return what most heads do, with how many do."""
+    """Return the three most common patterns with their counts."""
     most = sorted(counts.items(), key=lambda item: -item[1])[:3]
     return say(", ").join(f"{say(CALLED[name])} {count}" for name, count in most)
 
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """Who learned it, who was first, and what the heads became."""
+    """Summarize the accuracies, which model learned first, and the patterns of the best model."""
     rows = results["rows"]
     best, worst = (choose(rows, key=lambda row: row["accuracy"]) for choose in (max, min))
     if len(rows) == 1:
@@ -240,7 +242,7 @@ def _heads(row: Row) -> Message:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """How each learned; below it, for each, its strongest induction head and its strongest previous-token head."""
+    """Plot the learning curves, and for each model its strongest induction and previous-token heads."""
     rows = results["rows"]
     across = max(len(rows), 2)
     figure = report.canvas(3, across, each=(2.9, 2.8))

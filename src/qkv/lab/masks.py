@@ -1,9 +1,8 @@
-"""Self, causal and cross-attention: one formula, told apart by where Q and K, V come from and who may look at whom.
+"""Self, causal and cross-attention: one formula that differs only in where Q, K and V come from, and in the mask.
 
-A real translator has all three: its encoder reads the source looking both ways, its decoder writes looking back, and
-between them the decoder looks at the source. The numbers here are that model's own (a trace of it comes with qkv), or
-those of one's own words with random projections. What a mask means is then tried: the last key is changed, and it is
-counted which rows of the output move.
+A translator has all three: self-attention in its encoder, causal attention in its decoder, and cross-attention from the
+decoder to the source. The numbers come from a trace of such a model (included in qkv), or from your own words with random
+projections. To show what a mask does, the last key is changed and the output rows that change are counted.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MAX_WORDS = 40  # words
 
 
 LABELS = {"self": _("self-attention"), "causal": _("causal"), "cross": _("cross-attention")}
-# where Q comes from, where K and V do, and who uses it
+# where Q comes from, where K and V come from, and which models use it
 ORIGINS = {
     "self": (_("source"), _("the same source"), _("encoders: BERT, a translator's reader")),
     "causal": (_("target so far"), _("the same, up to itself"), _("decoders: GPT, a translator's writer")),
@@ -43,7 +42,7 @@ ORIGINS = {
 
 
 def measure(*, text: str, source: str, width: int, seed: int, progress: Progress) -> Results:
-    """For each kind: its tokens, its mask, its weights, and what a change of the last key moves."""
+    """Return for each kind its tokens, mask and weights, and how many rows the last key affects."""
     if bool(text.strip()) != bool(source.strip()):
         raise Problem(
             "give both --words (the words that are written) and --source (the words that are read), or neither"
@@ -59,7 +58,7 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
 
 
 def _from_trace() -> Row:
-    """A translator that was trained by others, from the trace that comes with qkv."""
+    """Return the calls of a pretrained translator, from the trace included in qkv."""
     from ..tracing.views.traces import Trace
 
     trace = Trace.load(TRACE)
@@ -72,7 +71,7 @@ def _from_trace() -> Row:
 
 
 def _from_words(text: list[str], source: list[str], width: int, seed: int) -> Row:
-    """One's own words: a random vector each (the same word the same one), random projections of it."""
+    """Return calls on the user's words, with a random vector per distinct word and random projections."""
     for words in (text, source):
         if len(words) > MAX_WORDS:
             raise Problem(
@@ -104,15 +103,15 @@ def _probe_mask(call: Call) -> Row:
     q, k, v = (part[:1].double() for part in (call.q, call.k, call.v))
     output, weights = attend(q, k, v, call.mask, scale=call.scale, weights=True)
     allowed = call.allowed()[0, 0].expand(q.shape[2], k.shape[2])
-    # The last key and value become other ones: which rows of the output notice?
+    # Change the last key and value, and compare the output rows.
     changed_k, changed_v = k.clone(), v.clone()
     changed_k[:, :, -1] = changed_k[:, :, -1].flip(-1) + 1
     changed_v[:, :, -1] = changed_v[:, :, -1].flip(-1) + 1
-    # by the same road as before: two kernels differ by rounding, and a change of rounding is no news
+    # with the same kernel, since two kernels differ by rounding
     output_after, _ = attend(q, changed_k, changed_v, call.mask, scale=call.scale, weights=True)
     moved = (output_after - output).abs().amax(-1)[0, 0]
     table = weights[0, 0]
-    # of self-attention the strongest that isn't a token looking at itself, where there is one
+    # in self-attention, prefer pairs of two different tokens
     candidates = table.clone()
     if len(q[0, 0]) == len(k[0, 0]) and len(table) > 1:
         candidates.fill_diagonal_(0)
@@ -144,7 +143,7 @@ NUMBER_COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """Where they come from and who uses them; then the numbers."""
+    """Return the table of origins and uses, and the table of the numbers."""
     title = say("Where Q and K, V come from, and who uses it")
     header = say("kind|queries × keys|may look|sums of rows|hidden weight|rows that the last key moves|strongest")
     rows = results["rows"]
@@ -168,7 +167,7 @@ def _strongest_pair(row: Row) -> str:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """What was the same in all three, and what the masks did."""
+    """Summarize what the three kinds share and what the masks do."""
     own, causal, cross = results["rows"]
     yield say("All three are softmax(QKᵀ/√d)V: only where Q and K, V come from and who may look at whom differ.")
     hidden = sum(row["hidden_weight"] for row in results["rows"])
@@ -192,7 +191,7 @@ def shows(results: Results) -> Iterator[str]:
             "text at once."
         )
     yield say("The strongest weight of cross-attention here: {pair}.", pair=_strongest_pair(cross))
-    if results["model"] is not None:  # one's own words have the same names in both
+    if results["model"] is not None:  # for the user's words both names are equal
         yield say(
             "The rows of the translation have two names: in the causal table the token that is read there "
             "({first} starts it), in the table of cross-attention the token that is written from there, one "
@@ -204,7 +203,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Above the masks, below them the attention that each allows."""
+    """Draw the masks, and below them the attention weights."""
     rows = results["rows"]
     words = [word for row in rows for word in (*row["queries"], *row["keys"])]
     longest = max(max(len(row["queries"]), len(row["keys"])) for row in rows)

@@ -1,8 +1,8 @@
-"""What the KV cache takes: bytes of MHA, GQA, MQA and MLA for one model and one length.
+"""Bytes of the KV cache with MHA, GQA, MQA and MLA, for one model and one length.
 
-Per token and layer, a cache keeps keys and values of each key/value head, 2·G·D numbers (G = H for MHA, 1 for MQA), or,
-for MLA, one latent and one rotary key for all heads, R + P numbers. Each figure is counted twice: by that formula, and
-in the tensors of a real cache of this shape (made without memory, so that any size can be asked).
+Per token and layer, a cache holds keys and values of each key/value head, 2·G·D numbers (G = H for MHA, 1 for MQA), or,
+for MLA, one latent and one rotary key for all heads, R + P numbers. Each size is computed twice: by this formula, and from
+the tensors of a real cache of this shape (on the meta device, so that any size is possible).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CacheShape(NamedTuple):
-    """What a cache's size depends on; `rank` is 0 where a model has no latent attention."""
+    """The sizes that determine a cache; `rank` is 0 without latent attention."""
 
     layers: int
     heads: int
@@ -34,7 +34,7 @@ class CacheShape(NamedTuple):
     rope_width: int = 0
 
 
-# As published in each model's own configuration.
+# As published in the models' configurations.
 SHAPES: dict[str, CacheShape] = {
     "gpt2": CacheShape(12, 12, 12, 64),
     "smollm2": CacheShape(30, 9, 3, 64),
@@ -50,7 +50,7 @@ KINDS = ("MHA", "GQA", "MQA", "MLA")
 def measure(
     *, model: str, length: int, batch: int, bytes: int, room: float, progress: Progress, **overrides: int | None
 ) -> Results:
-    """Bytes of each kind of cache, for the model's shape with one's own sizes put in."""
+    """Return the bytes of each kind of cache, for the model's shape with the given sizes replaced."""
     shape = shape_of(model)
     shape = shape._replace(**{name: value for name, value in overrides.items() if value is not None})
     if overrides.get("heads") is not None and overrides.get("kv_heads") is None:
@@ -64,7 +64,7 @@ def measure(
     if bytes not in DTYPES:
         raise Problem("{option} is {value}: give {wanted}", option="--bytes", value=bytes, wanted="1, 2, 4, 8")
     gqa_groups = shape.kv_heads if 1 < shape.kv_heads < shape.heads else _gqa_groups(shape.heads)
-    # DeepSeek's own proportions, where the model has no latent of its own
+    # DeepSeek's proportions if the model has no latent
     rank, rope = shape.rank or 4 * shape.head_width, shape.rope_width or max(shape.head_width // 2, 1)
     model_kind = "MLA" if shape.rank else {shape.heads: "MHA", 1: "MQA"}.get(shape.kv_heads, "GQA")
     if shape.heads == shape.kv_heads == 1 and not shape.rank:
@@ -93,7 +93,7 @@ def measure(
 
 
 def shape_of(name: str) -> CacheShape:
-    """By name, or read from a model on the disk."""
+    """Return the cache shape of a model, by name or read from disk."""
     if name in SHAPES:
         return SHAPES[name]
     if name in _decoders():
@@ -120,7 +120,7 @@ def _decoders() -> list[str]:
 
 
 def _attention_layers(config: Config) -> int:
-    """How many keep keys and values; others keep a state of one size."""
+    """Return the number of layers with keys and values; others have a state of fixed size."""
     return sum(word not in STATES for word in config.mixers[: config.layers[1]])
 
 
@@ -134,7 +134,7 @@ def _shape_of_config(config: Config) -> CacheShape:
 
 
 def _gqa_groups(heads: int) -> int:
-    """The groups that GQA would have: a quarter of the heads, or the nearest number below that divides them."""
+    """Return the largest divisor of the heads that is at most a quarter of them."""
     return next(groups for groups in range(max(heads // 4, 1), 0, -1) if heads % groups == 0)
 
 
@@ -144,7 +144,7 @@ DTYPES = {1: "int8", 2: "float16", 4: "float32", 8: "float64"}
 def tensor_bytes(
     kind: str, layers: int, groups: int, width: int, rank: int, rope: int, length: int, batch: int, item_bytes: int
 ) -> int:
-    """What the tensors of a qkv cache of this shape hold, on the device that gives shapes and no memory."""
+    """Return the bytes of the tensors of a qkv cache of this shape, created on the meta device."""
     import torch
 
     from ..attention.cache import KVCache
@@ -171,7 +171,7 @@ COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """One row per kind; the model's own is marked."""
+    """Return a table with a row per kind; the model's own is marked."""
     sizes = results["sizes"]
     title = _(
         "KV cache of {model}: {layers} layers, {heads} heads × {head_width} ({kv_heads} of keys and values), "
@@ -185,7 +185,7 @@ def tables(results: Results) -> list[report.Table]:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """How the four compare, and what the model itself keeps."""
+    """Summarize the model's own cache, and how the four kinds compare."""
     by_kind = {row["kind"]: row for row in results["rows"]}
     own = next(row for row in results["rows"] if row["own"])
     mha, mla, shape = by_kind["MHA"], by_kind["MLA"], results["shape"]
@@ -218,7 +218,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Bytes as bars, and how they grow with the text against the room there is."""
+    """Draw the bytes as bars, and their growth with the text against the available memory."""
     figure = report.canvas(1, 2, each=(4.6, 3.4), words=[results["model"]])
     sizes, rows = results["sizes"], results["rows"]
     length, room = sizes["length"], sizes["room"] * 1e9

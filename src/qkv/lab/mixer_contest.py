@@ -1,7 +1,7 @@
-"""Six models of one size that differ in what lets their tokens see each other, and the two tasks they learn.
+"""Six models of equal size that differ in their mixer, and the two tasks they learn.
 
-All have one width, depth and vocabulary; where a mixer needs more weights than another, its feed-forward has fewer.
-The keys of all states (retention, Mamba-2, delta) are as wide.
+All have the same width, depth and vocabulary; if a mixer has more weights, its feed-forward has fewer.
+The keys of all states (retention, Mamba-2, delta) have the same width.
 
 B batch, N tokens.
 """
@@ -29,16 +29,16 @@ from . import Row
 
 KINDS = ("attention", "window", "retention", "mamba2", "delta", "hybrid")
 HEADS = 4
-HIDDEN = 2  # times the width: the feed-forward of attention's model, whose size the others meet,
-MIN_HIDDEN = 0.25  # unless a mixer alone has about as many: then all grow until its feed-forward is at least so wide
-BATCH_TOKENS = 1024  # of a training step, about
-TEST_TOKENS = 8192  # tokens of held-out text that a loss is the mean of
-TEST_ANSWERS = 1024  # that a share of right ones is counted in
-EVALUATIONS = 10  # at the held-out text while a model learns
+HIDDEN = 2  # times the width: the feed-forward of the attention model, whose size the others match,
+MIN_HIDDEN = 0.25  # unless a mixer alone is as large: then all grow until its feed-forward has at least this width
+BATCH_TOKENS = 1024  # per training step, approximately
+TEST_TOKENS = 8192  # tokens of held-out text per loss
+TEST_ANSWERS = 1024  # answers per accuracy
+EVALUATIONS = 10  # on held-out text during training
 
 
 class ContestShape(NamedTuple):
-    """What the six have in common."""
+    """The sizes that the six models share."""
 
     width: int
     layers: int
@@ -46,7 +46,7 @@ class ContestShape(NamedTuple):
     state: int
 
     def config(self, kind: str, vocab: int, context: int) -> Config:
-        """The model of this kind that has as many weights as the others, as near as its feed-forward can bring it.
+        """Return the config of this kind whose feed-forward brings its number of weights closest to the others.
 
         >>> from ..model.describe import parts
         >>> shape = ContestShape(width=64, layers=2, window=31, state=8)
@@ -80,7 +80,7 @@ def _count(config: Config) -> int:
 
 
 class ContestTask(Protocol):
-    """What is learned: rows for a step, and how well it is known."""
+    """A task: batches for training, and a score of a model."""
 
     vocab: int
     context: int
@@ -91,7 +91,7 @@ class ContestTask(Protocol):
 
 
 class NextCharacter:
-    """A text: the loss on its last tenth, which nobody learns from."""
+    """Predict the next character of a text; the score is the loss on its last tenth, which is not trained on."""
 
     evaluations = EVALUATIONS
 
@@ -102,7 +102,7 @@ class NextCharacter:
         tokenizer = text.train_tokenizer("auto", parts, special=())
         self.vocab, self.context = tokenizer.vocab, context
         self.data = text.Dataset.of(*(tokenizer.encode_array([part]) for part in parts))
-        for split in ("train", "validation"):  # a text that is too short is told now
+        for split in ("train", "validation"):  # raises a Problem now if the text is too short
             self.data.batch(0, 0, 1, context, split)
 
     def batch(self, seed: int, step: int) -> tuple[Tensor, Tensor]:
@@ -111,7 +111,7 @@ class NextCharacter:
 
     @torch.no_grad()
     def score(self, model: Transformer) -> list[float]:
-        """The mean loss of held-out tokens, in nats."""
+        """Return the mean loss of held-out tokens, in nats."""
         total = counted = 0.0
         rows = max(BATCH_TOKENS // self.context, 1)
         for x, y in self.data.validation_batches(rows, self.context, max(TEST_TOKENS // BATCH_TOKENS, 1)):
@@ -121,7 +121,7 @@ class NextCharacter:
 
 
 def _read_text(corpus: text.Corpus, start: tuple[int, int], end: tuple[int, int], most: int) -> str:
-    """The text between two positions, or its first `most` characters."""
+    """Return the text between two positions, at most its first `most` characters."""
     read = ""
     for block in corpus.blocks(start, end):
         read += block.text
@@ -131,10 +131,10 @@ def _read_text(corpus: text.Corpus, start: tuple[int, int], end: tuple[int, int]
 
 
 class Recall:
-    """Pairs are told, then every key is asked for: what was its value?
+    """Recall the value of each key, after a list of key-value pairs.
 
-    Few pairs come first, more join over the first half of the steps: who has found out on two pairs that a key tells which
-    value is meant goes on from there, and with many from the start some take far longer.
+    Training starts with few pairs and adds more over the first half of the steps: with many pairs from the start, some
+    models take far longer to learn that keys select values.
     """
 
     evaluations = 1
@@ -150,7 +150,7 @@ class Recall:
 
     @torch.no_grad()
     def score(self, model: Transformer) -> list[float]:
-        """The share of right answers at each number of pairs, in rows that nobody learns from."""
+        """Return the accuracy at each number of pairs, on unseen rows."""
         shares = []
         for pairs in self.pairs:
             x, y = recall(pairs, self.symbols, 0, 10**9, max(TEST_ANSWERS // pairs, 1))
@@ -160,7 +160,7 @@ class Recall:
 
 
 def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[Tensor, Tensor]:
-    """x: key value key value …, then all keys once more in another order; y: their values there, and nowhere else.
+    """Return x: key value key value …, then all keys again in another order; and y: their values at these last positions.
 
     Keys of a row differ; they are 0 … symbols − 1, values symbols … 2·symbols − 1. A pure function of (seed, step).
 
@@ -179,7 +179,7 @@ def recall(pairs: int, symbols: int, seed: int, step: int, rows: int) -> tuple[T
 
 
 class TrainingRun:
-    """One model that learns one task: `rate` is Muon's for the matrices of its blocks, AdamW's for the rest is half of it."""
+    """Training of one model on one task; `rate` is Muon's for the matrices of blocks, AdamW uses half of it."""
 
     def __init__(self, config: Config, task: ContestTask, rate: float, steps: int, seed: int) -> None:
         torch.manual_seed(seed)
@@ -189,7 +189,7 @@ class TrainingRun:
         self.step_count, self.tokens, self.seconds = 0, 0, 0.0
 
     def step(self) -> None:
-        """One step, timed."""
+        """Run and time one training step."""
         x, y = self.task.batch(self.seed, self.step_count)
         start = time.perf_counter()
         set_rate(self.optimizers, self.settings.rate(self.step_count))
@@ -199,7 +199,7 @@ class TrainingRun:
         self.step_count, self.tokens = self.step_count + 1, self.tokens + x.numel()
 
     def run(self, on_progress: Callable[[float], None] = lambda share: None) -> list[Row]:
-        """All steps; how well the task is known at each look, with the tokens read and the seconds of the steps so far."""
+        """Run all steps; return the score, tokens and seconds at each evaluation."""
         return list(self._evaluate(on_progress))
 
     def _evaluate(self, on_progress: Callable[[float], None]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What the numbers of `qkv lab mixers` say, whichever way they came out: means over the seeds, and the paragraph."""
+"""Statistics of `qkv lab mixers` over the seeds, and the paragraph that summarizes them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from . import Results, Row, report
 from .mixer_contest import KINDS
 from .report import sentence
 
-RECALLED = 0.9  # share of right answers from which on so many pairs count as recalled
-MIN_GROWTH = 1.5  # times as much memory, from the shortest to the longest context, that counts as growing
+RECALLED = 0.9  # accuracy from which a number of pairs counts as recalled
+MIN_GROWTH = 1.5  # ratio of memory from the shortest to the longest context that counts as growth
 
 LABELS = {
     "attention": _("attention"),
@@ -30,21 +30,21 @@ def by_kind(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def final_losses(results: Results) -> dict[str, list[float]]:
-    """The last loss of every seed."""
+    """Return the final loss of every seed by kind."""
     return {
         kind: [row["looks"][-1]["score"][0] for row in rows] for kind, rows in by_kind(results["text"]["rows"]).items()
     }
 
 
 def equal_time_losses(results: Results) -> tuple[float, dict[str, float]]:
-    """The seconds that the quickest needed for all its steps, and the mean loss of each after as many."""
+    """Return the training time of the fastest kind, and the mean loss of each kind after that time."""
     runs = by_kind(results["text"]["rows"])
     seconds = min(fmean(row["looks"][-1]["seconds"] for row in rows) for rows in runs.values())
     return seconds, {kind: fmean(loss_at(row["looks"], seconds) for row in rows) for kind, rows in runs.items()}
 
 
 def loss_at(looks: list[Row], seconds: float) -> float:
-    """The loss after so many seconds, on a straight line between two looks; before the first, that of the first.
+    """Return the loss after so many seconds, interpolated between evaluations; before the first, the first loss.
 
     >>> loss_at([{"seconds": 1.0, "score": [3.0]}, {"seconds": 3.0, "score": [2.0]}], 2.0)
     2.5
@@ -53,7 +53,7 @@ def loss_at(looks: list[Row], seconds: float) -> float:
 
 
 def recall_shares(results: Results) -> dict[str, list[list[float]]]:
-    """For each kind and number of pairs, the share of right answers of every seed."""
+    """Return for each kind and number of pairs the accuracy of every seed."""
     return {
         kind: [list(shares) for shares in zip(*(row["looks"][-1]["score"] for row in rows), strict=True)]
         for kind, rows in by_kind(results["recall"]["rows"]).items()
@@ -61,7 +61,7 @@ def recall_shares(results: Results) -> dict[str, list[list[float]]]:
 
 
 def mean_and_range(values: list[float], digits: int = 3) -> str:
-    """Their mean, and how far the seeds lie from it, half of what is between the lowest and the highest.
+    """Return the mean with half of the range of the values.
 
     >>> mean_and_range([1.0, 1.1, 1.2]), mean_and_range([2.0])
     ('1.100 ±0.100', '2.000')
@@ -76,7 +76,7 @@ def memory(row: Row) -> int:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """What was measured, whichever way it came out."""
+    """Summarize the sizes, the losses on text, recall and the cost of a token."""
     for summarize in (_summarize_sizes, _summarize_text, _summarize_recall, _summarize_cost):
         yield from summarize(results)
 
@@ -209,7 +209,7 @@ def _summarize_recall(results: Results) -> Iterator[str]:
 
 
 def _recall_limit(pairs: tuple[int, ...], shares: list[float]) -> int:
-    """The most pairs up to which every number was recalled; beyond a failure, a lucky success doesn't count."""
+    """Return the largest number of pairs before the first failure; 0 if the smallest fails."""
     reach = 0
     for count, share in zip(pairs, shares, strict=True):
         if share < RECALLED:

@@ -1,8 +1,8 @@
-"""What may stand where attention stands, side by side: attention, a window, retention, Mamba-2, the delta rule, a hybrid.
+"""Alternatives to attention compared: attention, a window, retention, Mamba-2, the delta rule, a hybrid.
 
-Six models of equal size, each at the learning rate that suits it, several seeds, three questions: how fast does it learn a
-text, how many pairs of key and value can it recall, and what does one more token cost it after a long text? A state has one
-size, so that a new token always costs the same, and that is also why it can hold only so many pairs.
+Six models of equal size, each with its best learning rate and several seeds, answer three questions: how fast does it learn
+a text, how many key-value pairs can it recall, and what does a new token cost after a long text? A state has a fixed size,
+so every token costs the same, but it can hold only a limited number of pairs.
 """
 
 from __future__ import annotations
@@ -44,17 +44,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-DEFAULT_DATA = "shakespeare"  # what is learned where no text is named
+DEFAULT_DATA = "shakespeare"  # default text
 CONTEXT = 128  # tokens of a row of text
-RATES = (0.01, 0.02, 0.04, 0.08, 0.16)  # that a sweep tries
-SWEEP_SEED = (
-    1000  # added to the seed of a sweep: rates are chosen by other rows and other first weights than are measured
-)
+RATES = (0.01, 0.02, 0.04, 0.08, 0.16)  # learning rates of a sweep
+SWEEP_SEED = 1000  # added to the seed in a sweep, so that rates are not chosen on the measured rows and initial weights
 SEED_LIMIT = 2**31  # seeds are below it
-CHUNK = 1024  # tokens that a state or a window reads at once
+CHUNK = 1024  # tokens read at once by a state or a window
 
-# What the rates were chosen by: the loss (text) and the share of right answers, mean over the numbers of pairs (recall), after
-# a run of the default sizes with seed 1000 at each rate. `qkv lab mixers --tune` does it again, with any sizes.
+# The sweep that the rates were chosen by: the loss (text) and the mean accuracy over the numbers of pairs (recall), after a
+# run of the default sizes with seed 1000 at each rate. `qkv lab mixers --tune` repeats it with any sizes.
 SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
     "text": {
         "attention": (2.1976, 2.0572, 1.9950, 1.9675, 2.0501),
@@ -75,9 +73,7 @@ SWEEP: dict[str, dict[str, tuple[float, ...]]] = {
 }
 
 __all__ = ["draw", "measure", "shows", "tables"]
-PanelSpec = tuple[
-    str, Callable[[Row], float], Callable[[float], str]
-]  # of a panel: its title, its values and their form
+PanelSpec = tuple[str, Callable[[Row], float], Callable[[float], str]]  # title, values and number format of a panel
 COLORS = dict(zip(KINDS, (*report.INK[:4], report.INK[4], "#000000"), strict=True))
 MARKERS = dict(zip(KINDS, "os^vDX", strict=True))
 
@@ -113,7 +109,7 @@ def measure(
         runs = [
             *sweeps,
             *(((seed + i) % SEED_LIMIT, None) for i in range(seeds)),
-        ]  # those without a rate have the best one
+        ]  # without a rate, the best one is used
         plan = [(name, kind, run_seed, rate) for name in tasks for run_seed, rate in runs for kind in KINDS]
 
         def new_run(name: str, kind: str, run_seed: int, rate: float) -> TrainingRun:
@@ -161,7 +157,7 @@ def measure(
 
 
 def _find_text(requested: str) -> str | None:
-    """Where the text lies: a file, a folder, or a data set; None where nothing was named and the usual one isn't here."""
+    """Return the path of a text or data set; None if none was requested and the default is not installed."""
     name = requested or DEFAULT_DATA
     if Path(name).exists() or all(item.name != name for item in store.listing("data")):
         return name
@@ -180,7 +176,7 @@ def _find_text(requested: str) -> str | None:
 
 
 def best_rate(task: str, scores: tuple[float, ...]) -> float:
-    """The rate of the lowest loss, or of the most right answers.
+    """Return the rate with the lowest loss (text) or the highest accuracy (recall).
 
     >>> best_rate("text", (2.5, 2.1, 2.2, 2.3, 2.4)), best_rate("recall", (0.1, 0.4, 0.9, 0.9, 0.2))
     (0.02, 0.04)
@@ -193,13 +189,13 @@ def best_rate(task: str, scores: tuple[float, ...]) -> float:
 def _measure_cost(
     models: dict[str, Transformer], lengths: tuple[int, ...], seed: int, on_length: Callable[[int], None]
 ) -> Iterator[Row]:
-    """Time of one more token after each length, and the memory it needs: what is kept of the text, and what is worked with."""
+    """Measure time and memory of one new token after each length: bytes of the cache, and of temporary tensors."""
     torch.manual_seed(seed)
     for index, n in enumerate(lengths):
         steps = {kind: make_step(model.eval(), n) for kind, model in models.items()}
         times = report.race({kind: step for kind, (step, _cache) in steps.items()})
         for kind, (step, cache) in steps.items():
-            # All are held on to: the profiler complains where something is freed that it didn't see made.
+            # References keep all tensors alive: the profiler warns if a tensor is freed whose allocation it didn't see.
             attributes = [vars(layer).copy() for layer in cache.layers]
             cache_bytes = sum(index.nbytes for index in cached_tensors(cache))
             yield {"kind": kind, "n": n, "seconds": times[kind], "kept": cache_bytes, "worked": report.peak_bytes(step)}
@@ -208,15 +204,15 @@ def _measure_cost(
 
 
 def _expected_seconds(n: int, layers: int) -> float:
-    """Seconds that one length takes: a race of six, and what fills their caches (a rough guess by other machines)."""
+    """Return a rough estimate of the seconds for one length: timing six models and filling their caches."""
     return 6 * report.race_seconds(0.002 * layers) + 1e-5 * n * layers
 
 
 def make_step(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCache]:
-    """(what makes one token after n others, where it keeps them).
+    """Return (a function that generates one token after n others, its cache).
 
-    States and windows have really read n random vectors. Keys and values of full attention are drawn at random: that many
-    are looked at, whatever they are, and reading them would take n² steps.
+    States and windows really read n random vectors. Keys and values of full attention are drawn at random: only their
+    number matters for the cost, and reading them would take n² steps.
     """
     cache = model.new_cache(1, n + 1)
     full = [layer for layer in cache.layers if isinstance(layer, KVCache)]
@@ -232,7 +228,7 @@ def make_step(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCach
     token = torch.zeros(1, 1, dtype=torch.long)
 
     def step() -> None:
-        for layer in cache.layers:  # after n tokens again
+        for layer in cache.layers:  # reset to n tokens
             layer.lengths.fill_(n)
             layer.longest = n
         model(token, cache=cache)
@@ -241,7 +237,7 @@ def make_step(model: Transformer, n: int) -> tuple[Callable[[], None], ModelCach
 
 
 def cached_tensors(cache: ModelCache) -> list[Tensor]:
-    """What the layers keep of the text: keys and values, states, and the last inputs of convolutions."""
+    """Return the tensors of a cache: keys and values, states, and the last inputs of convolutions."""
     return [
         getattr(layer, name) for layer in cache.layers for name in ("k", "v", "state", "tail") if hasattr(layer, name)
     ]
@@ -262,7 +258,7 @@ SWEEP_TITLES = {
 
 
 def tables(results: Results) -> list[report.Table]:
-    """The six; the text; the pairs; one more token; and the sweep, where there was one."""
+    """Return the tables of the models, text, recall, cost of a token, and the sweep if there was one."""
     return [
         _models_table(results),
         *([_text_table(results)] if results["text"]["rows"] else []),
@@ -344,7 +340,7 @@ def _by_kind_table(title: str, header: list[str], rows: list[list[str]]) -> repo
 
 
 def describe_layers(layers: list[str], kind: str) -> str:
-    """What stands in the layers, as a config has it.
+    """Return the mixers of the layers in the notation of a config.
 
     >>> describe_layers(["mamba2", "mamba2", "attention"], "hybrid"), describe_layers(["attention"], "window")
     ('mamba2×2 attention', 'attention×1, window')
@@ -359,7 +355,7 @@ def _seed_note(sizes: Row) -> str:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Loss by tokens and by seconds, recall by pairs, time and memory by context."""
+    """Plot loss against tokens and seconds, recall against pairs, and time and memory against context."""
     figure = report.canvas(2, 3, each=(4.1, 3.3))
     sizes = results["sizes"]
     names = {kind: say(LABELS[kind]) for kind in KINDS}
@@ -410,9 +406,9 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
 
 
 def _plot_seeds(axes: Axes, kind: str, label: str, x: Sequence[float], seeds: list[list[float]]) -> None:
-    """The mean of the seeds, and a band from the lowest to the highest."""
+    """Plot the mean of the seeds, and a band from the lowest to the highest."""
     axes.fill_between(x, list(map(min, seeds)), list(map(max, seeds)), color=COLORS[kind], alpha=0.15, linewidth=0)
-    # Attention and the hybrid often lie on each other: a broad line below a broken one shows both.
+    # Attention and the hybrid often coincide: a wide line under a dashed one shows both.
     line_width, line_style = 3 if kind == "attention" else 1.3, "--" if kind == "hybrid" else "-"
     style: Row = dict(color=COLORS[kind], marker=MARKERS[kind], markersize=4, label=label)
     axes.plot(x, list(map(fmean, seeds)), linewidth=line_width, linestyle=line_style, **style)

@@ -1,4 +1,4 @@
-"""What the experiments share: a table for the terminal, a paragraph that fits it, a figure in the house's style."""
+"""Shared by the experiments: tables and paragraphs for the terminal, timing, and figures in a common style."""
 
 from __future__ import annotations
 
@@ -25,13 +25,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-INK = ("#2166ac", "#d9480f", "#2b8a3e", "#862e9c", "#868e96")  # told apart in grey and by most eyes
+INK = (
+    "#2166ac",
+    "#d9480f",
+    "#2b8a3e",
+    "#862e9c",
+    "#868e96",
+)  # distinguishable in greyscale and for most color-blind readers
 
-BUSY_LOAD = 1.3  # programs per core from which on times are not to be trusted
+BUSY_LOAD = 1.3  # programs per core above which times are unreliable
 
 
 class Table(NamedTuple):
-    """A title, the names of the columns, and rows of texts; columns stand right, as numbers do, but for `words`."""
+    """A title, a header and rows of cells; columns are right-aligned except those in `words`."""
 
     title: str
     header: Sequence[str]
@@ -45,7 +51,7 @@ class Table(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: where its values lie in a row ("raw.std" is row["raw"]["std"]; or a function of it), and their format.
+    """A column: the key of its values ("raw.std" is row["raw"]["std"]) or a function of the row, and their format.
 
     >>> Column("raw.std", ".1f").cell({"raw": {"std": 2}}), Column("took").cell({"took": None})
     ('2.0', '—')
@@ -55,7 +61,7 @@ class Column(NamedTuple):
     format: str | Callable[[float], str] = ""
 
     def cell(self, row: Row) -> str:
-        """Return the value in a row as text; "—" where there is none."""
+        """Return the formatted value of a row; "—" for None."""
         value: Any = row
         if callable(self.value):
             value = self.value(row)
@@ -74,12 +80,12 @@ def table(
     rows: Iterable[Row],
     words: tuple[int, ...] = (0,),
 ) -> Table:
-    """Return a table with a line per row; `header` names the columns."""
+    """Return a table of the columns' cells for each row."""
     return Table(title, header, [[column.cell(row) for column in columns] for row in rows], words)
 
 
 def sentence(text: str, /, **values: object) -> str:
-    """Return a sentence in the language spoken, filled in as `say` does it; its numbers may also name a form of FORMS.
+    """Return a translated sentence, filled in as by `say`; fields may also use a format of FORMATS.
 
     >>> sentence(_("In {took:duration}, {rows[0]:share} of {n:,} were right."), took=0.5, rows=[1], n=2000)
     'In 500 ms, 100 % of 2,000 were right.'
@@ -88,7 +94,7 @@ def sentence(text: str, /, **values: object) -> str:
 
 
 class _SentenceFormatter(Formatter):
-    """Fills in sentences by FORMS, and else as Python's and `say` do."""
+    """Formatter with FORMATS, and otherwise as `say`."""
 
     def format_field(self, value: Any, spec: str) -> str:
         if spec in FORMATS:
@@ -99,7 +105,7 @@ class _SentenceFormatter(Formatter):
 
 
 def paragraph_of(sentences: Callable[[Results], Iterable[str]]) -> Callable[[Results], str]:
-    """Let what yields sentences on results return a paragraph, with a word of caution where the machine was busy."""
+    """Decorate a generator of sentences to return a paragraph, with a warning if the machine was busy."""
 
     @wraps(sentences)
     def shows(results: Results) -> str:
@@ -109,7 +115,7 @@ def paragraph_of(sentences: Callable[[Results], Iterable[str]]) -> Callable[[Res
 
 
 def wrap(text: str, cells: int | None = None) -> str:
-    """The text in lines of at most so many terminal cells, cut at blanks and between 汉字, never before a 。
+    """Wrap a text to terminal cells, at spaces and between 汉字, but not before punctuation such as 。
 
     >>> print(wrap("one two three 我爱北京。", 10))
     one two
@@ -140,7 +146,7 @@ def _is_cjk(letter: str) -> bool:
 
 
 def amount(value: float) -> str:
-    """Bytes as people say them, in thousands.
+    """Format bytes with decimal units.
 
     >>> amount(40e9), amount(1536)
     ('40.0 GB', '1.5 kB')
@@ -188,7 +194,7 @@ def share(value: float) -> str:
     return f"{value:.{1 if value >= 0.01 else 2}%}".replace("%", " %")
 
 
-# The forms that numbers of sentences may have beside Python's own.
+# Number formats of `sentence`, besides Python's.
 FORMATS: dict[str, Callable[[float], str]] = {
     "amount": amount,
     "duration": duration,
@@ -198,22 +204,22 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 
 def threads(count: int) -> Message:
-    """How many of them, in words."""
+    """Return the number of threads in words."""
     return Message("{count} thread", count=count) if count == 1 else Message("{count} threads", count=count)
 
 
 def heads(count: int) -> Message:
-    """How many of them, in words."""
+    """Return the number of heads in words."""
     return Message("{count} head", count=count) if count == 1 else Message("{count} heads", count=count)
 
 
 def load_per_core() -> float | None:
-    """How many programs wanted each core of this machine during the last minute, where the system tells."""
+    """Return the load average of the last minute per core, or None if the system doesn't provide it."""
     return None if not hasattr(os, "getloadavg") else os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
 def busy_note(load: float | None) -> list[str]:
-    """A word of caution where others were using the machine: times are then too long, and no law fits them."""
+    """Return a warning if other programs made the times unreliable."""
     note = _(
         "(Others kept this machine busy meanwhile, {load:.1f} programs per core: the times are too long and not to be "
         "trusted.)"
@@ -222,7 +228,7 @@ def busy_note(load: float | None) -> list[str]:
 
 
 def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """(a, b) of the law value = a·size^b that fits best in logarithms: a straight line on log-log paper.
+    """Return (a, b) of the power law value = a·size^b, by least squares in logarithms.
 
     >>> a, b = power_law([10, 20, 40], [300, 1200, 4800])
     >>> round(a, 6), round(b, 6)
@@ -233,8 +239,8 @@ def power_law(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, f
 
 
 def race(rivals: Mapping[str, Callable[[], object]], *, rounds: int = 5, seconds: float = 0.08) -> dict[str, float]:
-    """The best time of each in seconds. They take turns, since a machine is never quiet for long; each turn lasts about
-    `seconds`, or one call."""
+    """Return the best time of each function in seconds. They take turns of about `seconds` (or one call), so that
+    disturbances affect all of them."""
     best = dict.fromkeys(rivals, float("inf"))
     for work in rivals.values():
         work()  # to warm up
@@ -252,12 +258,12 @@ def race(rivals: Mapping[str, Callable[[], object]], *, rounds: int = 5, seconds
 
 
 def race_seconds(once: float, *, rounds: int = 5, seconds: float = 0.08) -> float:
-    """Seconds that a rival who takes so long takes part in a race."""
+    """Return the seconds of a `race` for a function that takes `once` seconds."""
     return once + rounds * max(once, seconds)
 
 
 def peak_bytes(work: Callable[[], object]) -> int:
-    """The most memory that the work held at one moment beyond what there was, as PyTorch's own allocator tells it."""
+    """Return the peak memory that a call allocates, by PyTorch's profiler."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     from torch.profiler import ProfilerActivity, profile
 
@@ -269,12 +275,12 @@ def peak_bytes(work: Callable[[], object]) -> int:
 
 
 def canvas(down: int, across: int, *, each: tuple[float, float] = (4.0, 3.1), words: Sequence[str] = ()) -> Figure:
-    """An empty figure for so many panels; `words` are labels that may hold 汉字."""
+    """Return an empty figure for down × across panels; `words` are labels that may need a font with 汉字."""
     return figure_canvas.blank((each[0] * across, each[1] * down), list(words))
 
 
 def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: str = "") -> Axes:
-    """One panel, `at` as matplotlib's subplots are placed: its title on the left, its axes named, no frame."""
+    """Return a new panel at a subplot position, with a title on the left, axis labels and no frame."""
     axes = figure.add_subplot(*at)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x, fontsize=9)
@@ -286,12 +292,12 @@ def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: st
 
 
 def format_ticks(axis: Axis, label: Callable[[float], str]) -> None:
-    """Write the numbers along an axis as `words` does."""
+    """Format the tick labels of an axis."""
     from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _position: label(value)))
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:
-    """With the fonts it needs, written to `path` if there is one."""
+    """Set the fonts of a figure, and save it if `path` is given."""
     return figure_canvas.save(figure, path)

@@ -1,4 +1,4 @@
-"""Why scores are divided by √d_k: wide numbers make softmax choose one and stop learning.
+"""Why scores are divided by √d_k: large scores saturate softmax, and its gradient vanishes.
 
 A score is a sum of d_k products of numbers with standard deviation 1, so its own standard deviation is √d_k. Softmax of
 such numbers comes close to 1 for the largest and 0 for the rest; its Jacobian, ∂wᵢ/∂sⱼ = wᵢ(δᵢⱼ − wⱼ), then comes close
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 Floats = np.ndarray
 BINS = 60
-PILOT_FRACTION = 16  # the first small step has one in so many of the queries
+PILOT_FRACTION = 16  # the pilot step has 1/16 of the queries
 
 
 def measure(
     *, numbers: int, std: float, widths: tuple[int, ...], keys: int, queries: int, seed: int, progress: Progress
 ) -> Results:
-    """Softmax of wide and of narrow numbers; then of real dot products, as they are and divided by √d_k."""
+    """Measure softmax of numbers with a wide and a narrow spread, and of dot products with and without √d_k."""
     rng = np.random.default_rng(seed)
     standard = rng.standard_normal(numbers)
     pilot_queries, pilot_rng = -(-queries // PILOT_FRACTION), np.random.default_rng(seed)
@@ -45,25 +45,25 @@ def measure(
 
 
 def _compare_scaling(rng: np.random.Generator, width: int, queries: int, keys: int) -> Row:
-    """How queries of this width choose among keys, with and without the division by its root."""
+    """Compare softmax of q·k and of q·k / √d_k for random queries and keys of this width."""
     q, k = rng.standard_normal((queries, width)), rng.standard_normal((keys, width))
     scores = q @ k.T  # (queries, keys)
     return {"width": width, "raw": _softmax_stats(scores), "scaled": _softmax_stats(scores / math.sqrt(width))}
 
 
 def log_softmax(scores: Floats) -> Floats:
-    """ln of the weights of each row, from which nothing is lost where a weight itself would be 0."""
+    """Return ln softmax of each row, which stays finite where a weight underflows to 0."""
     shifted = scores - scores.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def entropy(logs: Floats) -> Floats:
-    """−Σ w·ln w of each row of ln w: 0 where one key has everything, ln n where n keys share evenly."""
+    """Return −Σ w·ln w of each row of ln w: 0 if one key has all weight, ln n for n equal weights."""
     return -(np.exp(logs) * logs).sum(-1)
 
 
 def jacobian_size(weights: Floats) -> Floats:
-    """The Frobenius norm of ∂w/∂s = diag(w) − w·wᵀ of each row, without building the matrix.
+    """Return the Frobenius norm of ∂w/∂s = diag(w) − w·wᵀ of each row, without building the matrix.
 
     Σᵢⱼ (wᵢδᵢⱼ − wᵢwⱼ)² = Σw² − 2Σw³ + (Σw²)².
 
@@ -75,7 +75,7 @@ def jacobian_size(weights: Floats) -> Floats:
 
 
 def _softmax_stats(scores: Floats) -> dict[str, float]:
-    """What softmax makes of rows of scores, on average over the rows."""
+    """Return statistics of softmax, averaged over the rows of scores."""
     logs = log_softmax(scores)
     weights = np.exp(logs)
     return {
@@ -124,7 +124,7 @@ WIDTH_COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """One of the numbers, one of the widths."""
+    """Return a table of the spreads and a table of the widths."""
     sizes = results["sizes"]
     header = [f"{name} {kind}" for name in say("entropy largest gradient").split() for kind in (say("raw"), "/√d")]
     return [
@@ -145,7 +145,7 @@ def tables(results: Results) -> list[report.Table]:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """What the numbers say, whichever way they came out."""
+    """Summarize the spreads, and how entropy and gradient change with d_k."""
     wide, narrow = results["spreads"]
     yield sentence(
         _(
@@ -187,7 +187,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """Before softmax, after softmax; then entropy and gradient against d_k."""
+    """Plot histograms before and after softmax, and entropy and gradient against d_k."""
     figure = report.canvas(2, 3)
     for row_index, (row, color) in enumerate(zip(results["spreads"], report.INK[1::-1], strict=True)):
         title = say("before: std {std}", std=f"{row['std']:g}")
@@ -195,7 +195,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
         axes.stairs(row["before"]["counts"], row["before"]["edges"], fill=True, color=color, alpha=0.85)
         title = say("after softmax: largest {largest:.2g}", largest=row["largest"])
         axes = report.panel(figure, 2, 3, 3 * row_index + 2, title=title, x=say("weight"))
-        # counted in logarithms, or one weight of 1 beside 19,999 of 0 could not be seen
+        # log scale, so that a single weight near 1 beside 19,999 near 0 is visible
         axes.stairs(row["after"]["counts"], row["after"]["edges"], fill=True, color=color, alpha=0.85, baseline=0.5)
         axes.set_yscale("log")
         axes.locator_params(axis="x", nbins=4)

@@ -1,8 +1,8 @@
-"""From where attention began to where it went: a GRU with additive attention against a Transformer, on dates.
+"""The first attention and today's: a GRU with additive attention against a Transformer, translating dates.
 
-Bahdanau's translator reads with one GRU and writes with another, which before every character looks back at the source by
-a small network's score. The Transformer keeps the looking back and drops the recurrence. Both see the same dates; both
-write ISO dates character by character; their alignments show which character of the source each one was written from.
+Bahdanau's translator encodes with one GRU and decodes with another, which attends to the source before every character.
+The Transformer keeps attention and drops the recurrence. Both see the same dates and write ISO dates character by character;
+their alignments show which source characters each output character attended to.
 
 B batch, N source tokens, T target tokens, C width.
 """
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_LENGTH = 12  # an ISO date has ten characters
-YEAR_DIGITS = 4  # the first characters of an ISO date, which most sources write the same way
+YEAR_DIGITS = 4  # leading digits of an ISO date, which most sources contain
 KINDS = ("gru", "transformer")
-PILOT_DATES, PILOT_STEPS = 32, 3  # dates and steps that tell how long all will take
+PILOT_DATES, PILOT_STEPS = 32, 3  # timed to predict the total time
 
 
 LABELS = {"gru": _("GRU + additive attention"), "transformer": _("Transformer")}
 
 
 class GRUTranslator(nn.Module):
-    """A GRU reads both ways, a GRU writes, and additive attention joins them (Bahdanau, 2014)."""
+    """Bidirectional GRU encoder and GRU decoder with additive attention (Bahdanau, 2014)."""
 
     def __init__(self, vocab: int, width: int) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class GRUTranslator(nn.Module):
         self.head = nn.Linear(3 * width, vocab)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The states of the source (B, N, 2C), and the state (B, C) that writing begins from."""
+        """Return the states of the source (B, N, 2C), and the initial state of the decoder (B, C)."""
         packed = nn.utils.rnn.pack_padded_sequence(
             self.embedding(source), lengths.cpu(), batch_first=True, enforce_sorted=False
         )
@@ -71,13 +71,13 @@ class GRUTranslator(nn.Module):
         return memory, torch.tanh(self.initial_state(last.transpose(0, 1).flatten(1)))
 
     def step(self, token: Tensor, state: Tensor, memory: Tensor, mask: masks.Mask) -> tuple[Tensor, Tensor, Tensor]:
-        """One character: (logits (B, V), the next state (B, C), where it looked (B, N))."""
+        """Decode one character: return (logits (B, V), next state (B, C), attention weights (B, N))."""
         attended, weights = self.attention(state[:, None], memory, mask)
         state = self.decoder(torch.cat([self.embedding(token), attended[:, 0]], -1), state)
         return self.head(torch.cat([state, attended[:, 0]], -1)), state, weights[:, 0]
 
     def forward(self, target: Tensor, source: Tensor, lengths: Tensor) -> Tensor:
-        """Logits (B, T, V) of every next character of a target that is given."""
+        """Return logits (B, T, V) of every next character of a known target."""
         memory, state = self.encode(source, lengths)
         mask, logits = masks.padding(lengths), []
         for token in target.unbind(1):
@@ -87,7 +87,7 @@ class GRUTranslator(nn.Module):
 
     @torch.no_grad()
     def generate(self, source: Tensor, lengths: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The likeliest characters (B, LONGEST), and where each was written from (B, LONGEST, N)."""
+        """Decode greedily: return characters (B, MAX_LENGTH) and their attention weights (B, MAX_LENGTH, N)."""
         memory, state = self.encode(source, lengths)
         token = torch.full((len(source),), start)
         mask, outputs, weight_rows = masks.padding(lengths), [], []
@@ -109,7 +109,7 @@ def measure(
     seed: int,
     progress: Progress,
 ) -> Results:
-    """Train both on the same batches in turn, translate dates that neither has seen, and align one of them."""
+    """Train both models on the same batches, translate unseen dates, and align one of them."""
     if not text.strip():
         raise Problem("--date is empty: give a date, as in  15 November 2026")
     if read_date(text) is None:
@@ -128,7 +128,7 @@ def measure(
     load = report.load_per_core()
     dates = [date_pair(seed, index, "unseen") for index in range(tests)]
     sources = [source for source, _ in dates]
-    # What the answers will take is seen on a few of them; an untrained model doesn't end by itself, so it is the most.
+    # Time a few translations; untrained models don't end by themselves, so this is an upper bound.
     pilot_sources = sources[:PILOT_DATES]
     translation_seconds = sum(small_step(partial(learner.translate, pilot_sources)) for learner in (gru, transformer))
     transformer.model.train()
@@ -157,7 +157,7 @@ def measure(
 def learners(
     tokenizer: Tokenizer, steps: int, width: int, batch: int, seed: int
 ) -> tuple[GRULearner, TransformerLearner]:
-    """Return both before their first step, each with what suits it: AdamW the GRU, the recipe of `qkv train` the Transformer."""
+    """Return both untrained models, the GRU with AdamW, the Transformer with the recipe of `qkv train`."""
     torch.manual_seed(seed)
     gru = GRUTranslator(tokenizer.vocab, width)
     config = Config(
@@ -181,7 +181,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 class Learner(Generic[Model]):
-    """One of the two: its model, what moves it, and what each of its steps took and brought."""
+    """A model in training: its optimizers, and the seconds and the loss of each step."""
 
     kind: str
 
@@ -192,15 +192,15 @@ class Learner(Generic[Model]):
         self.losses: list[float] = []
 
     def loss(self, task: Translation, rows: Batch) -> tuple[Tensor, Tensor]:
-        """Return the summed loss, and how many characters it is of."""
+        """Return the summed loss and the number of characters."""
         raise NotImplementedError
 
     def translate(self, texts: list[str]) -> list[str]:
-        """Return what it makes of some dates."""
+        """Return the translations of dates."""
         raise NotImplementedError
 
     def step(self, task: Translation, rows: Batch, rate: float) -> None:
-        """Take one step, timed."""
+        """Run and time one training step."""
         start = time.perf_counter()
         set_rate(self.optimizers, rate)
         loss, counted = self.loss(task, rows)
@@ -209,7 +209,7 @@ class Learner(Generic[Model]):
         self.losses.append(loss.item() / int(counted))
 
     def evaluate(self, sources: list[str], targets: list[str]) -> Row:
-        """Return how it learned, and how many unseen dates it gets wholly right."""
+        """Return the row of results, with the share of unseen dates translated exactly."""
         start = time.perf_counter()
         answers = self.translate(sources)
         seconds = time.perf_counter() - start
@@ -224,11 +224,11 @@ class Learner(Generic[Model]):
         }
 
     def keys(self, text: str) -> list[str]:
-        """Return the characters of a date as the map names them."""
+        """Return the characters of a date as labels of the map."""
         return [*(self.tokenizer.decode([i]) or "?" for i in self.tokenizer.encode(text)), "⏎"]
 
     def _alignment(self, text: str, translation: str, table: np.ndarray, head: str | None) -> Row:
-        """Return an alignment as the results keep it."""
+        """Return an alignment for the results."""
         rounded, keys = table.round(4), self.keys(text)
         year = year_copy_score(np.array(rounded.tolist()), translation, keys)
         return {
@@ -242,7 +242,7 @@ class Learner(Generic[Model]):
 
 
 class GRULearner(Learner[GRUTranslator]):
-    """The GRU."""
+    """The GRU in training."""
 
     kind = "gru"
 
@@ -254,7 +254,7 @@ class GRULearner(Learner[GRUTranslator]):
         return [translation for translation, _ in self._generate(texts)]
 
     def _generate(self, texts: list[str]) -> list[tuple[str, np.ndarray]]:
-        """Return each translation, and where each of its characters was written from."""
+        """Return each translation with the attention weights of its characters."""
         end, start = self.tokenizer.eos, self.tokenizer.bos
         assert end is not None and start is not None
         ids = [torch.tensor([*self.tokenizer.encode(text), end]) for text in texts]
@@ -267,13 +267,13 @@ class GRULearner(Learner[GRUTranslator]):
         ]
 
     def align(self, text: str) -> Row:
-        """Return what it makes of a text, and from which of its characters."""
+        """Return the alignment of a text."""
         [(translation, table)] = self._generate([text])
         return self._alignment(text, translation, table, None)
 
 
 class TransformerLearner(Learner[Transformer]):
-    """The Transformer."""
+    """The Transformer in training."""
 
     kind = "transformer"
 
@@ -285,7 +285,7 @@ class TransformerLearner(Learner[Transformer]):
         return translate(self.model, self.tokenizer, texts, most=MAX_LENGTH)
 
     def align(self, text: str) -> Row:
-        """Return what it makes of a text, and from which of its characters, by the head that aligns best."""
+        """Return the alignment of a text, by the head that aligns best."""
         from ..tracing.record.recorder import trace
 
         run, translation, keys = trace(self.model, text, self.tokenizer), self.translate([text])[0], self.keys(text)
@@ -294,7 +294,7 @@ class TransformerLearner(Learner[Transformer]):
             for head in range(run.n_head("cross")):
                 table = run.map(layer, head, part="cross")[: len(translation)]
                 copy_score = year_copy_score(table, translation, keys)
-                # without a year to go by, the head that is surest where it looks
+                # without a year to score, prefer the head with the sharpest weights
                 score = float(table.max(1).mean()) if copy_score is None else copy_score
                 if len(translation) and score > best_score:
                     best, best_score = (layer, head, table), score
@@ -303,7 +303,7 @@ class TransformerLearner(Learner[Transformer]):
 
 
 def year_copy_score(table: np.ndarray, translation: str, keys: list[str]) -> float | None:
-    """The mean weight that the year's digits, as they are written, give to the same digits in the source.
+    """Return the mean attention of the written digits of the year to the same digits in the source.
 
     >>> year_copy_score(np.eye(5)[:4], "2026-", list("2026年"))
     1.0
@@ -330,7 +330,7 @@ COLUMNS = (
 
 
 def tables(results: Results) -> list[report.Table]:
-    """A row each."""
+    """Return a table with a row per model."""
     sizes = results["sizes"]
     title = say(
         "Dates of many forms to ISO: {steps} steps of {batch} dates, {tests} unseen dates as the test (GRU by "
@@ -345,7 +345,7 @@ def tables(results: Results) -> list[report.Table]:
 
 @report.paragraph_of
 def shows(results: Results) -> Iterator[str]:
-    """Who was right more often, who was quicker, and what the alignments say."""
+    """Summarize accuracy, time per step, and the alignments."""
     gru, transformer = results["rows"]
     names = {row["kind"]: say(LABELS[row["kind"]]) for row in results["rows"]}
     ahead, behind = sorted(results["rows"], key=lambda row: -row["accuracy"])
@@ -388,7 +388,7 @@ def shows(results: Results) -> Iterator[str]:
 
 
 def draw(results: Results, path: str | Path | None = None) -> Figure:
-    """The two alignments side by side, and how both learned."""
+    """Draw both alignments and the losses."""
     text = results["sizes"]["text"]
     across = max(len(results["alignments"][0]["keys"]), 12)
     figure = report.canvas(1, 3, each=(min(0.2 * across + 1.2, 6.5), 3.7), words=[text])
