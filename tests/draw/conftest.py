@@ -1,4 +1,4 @@
-"""A browser for the tests of the page, and what they open in it."""
+"""Fixtures: a browser, and pages and elements opened in it."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ def browser(chromium):
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Open a trace's page; whatever it requests, logs or raises is kept and must be nothing."""
+    """Open the page of a trace; fail if it requests, logs or raises anything."""
     contexts, errors = [], []
 
     def open_tab(source, *, script="", ready=True, locale="en-US", scheme="light", size=(1280, 800), **options):
@@ -65,7 +65,7 @@ ROOM = """<!doctype html><html lang="en"><meta charset="utf-8"><link rel="icon" 
 
 @pytest.fixture
 def elements(browser):
-    """Open the elements as modules, as a server gives them, on sources of a test's own (sources.js); nothing may go wrong."""
+    """Serve the elements as modules with the test sources of sources.js; fail on any error."""
     contexts, errors = [], []
 
     def serve(route):

@@ -1,4 +1,4 @@
-"""What tests of the page share: traces to open, and looking at what is shown."""
+"""Shared helpers of the page tests: traces, waiting, and checks of displayed numbers."""
 
 import time
 from pathlib import Path
@@ -43,7 +43,7 @@ CONFIGS = {
 
 
 def small_model(**settings):
-    """A model of two layers and six heads that look somewhere."""
+    """Return a model of two layers and six heads with large weights, so that attention isn't uniform."""
     torch.manual_seed(0)
     model = Transformer(Config(vocab=11, width=36, n_layer=2, n_head=6, context=40, **settings))
     with torch.no_grad():
@@ -59,7 +59,7 @@ def trace_rows(model, rows=ROWS):
 
 
 def make_trace(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pieces=None, special=(), seed=0, **call):
-    """A trace of random q, k and v."""
+    """Return a trace of random q, k and v."""
     rng = torch.Generator().manual_seed(seed)
     m = n if m is None else m
     mask = call.pop("mask", masks.causal())
@@ -90,7 +90,7 @@ def make_trace(*, n=9, m=None, heads=4, groups=2, width=8, layers=1, batch=1, pi
 
 
 def until(tab, expression, seconds=60):
-    """Wait for it to be true. (Playwright's own waiting evaluates strings inside the page, which its policy forbids.)"""
+    """Wait until the expression is true. (Playwright's wait_for_function evaluates strings, which the page's policy forbids.)"""
     end = time.monotonic() + seconds
     while not tab.evaluate(expression):
         assert time.monotonic() < end, f"never true: {expression}"
@@ -105,7 +105,7 @@ def weights(tab, part, layer, head, item=0):
 
 
 def assert_rounds_to(text, true):
-    """A number that is shown is the true one, to one unit of its last digit; "<" is an upper limit."""
+    """Assert that a displayed number is exact to one unit of its last digit; "<" is an upper limit."""
     text = text.replace("−", "-").removeprefix("≈")
     if text.startswith("<"):
         assert 0 < true < float(text[1:]), (text, true)
@@ -121,12 +121,12 @@ TARGETS = """() => [...document.querySelectorAll("button, select, input, summary
 
 
 def small_targets(tab):
-    """What can be clicked and is smaller than 24 × 24 pixels (WCAG 2.5.8)."""
+    """Return the click targets smaller than 24 × 24 pixels (WCAG 2.5.8)."""
     return tab.evaluate(TARGETS)
 
 
 def contrast(tab, selector):
-    """How much the text of each such element stands out from its own ground: 4.5 is what can be read."""
+    """Return the contrast ratios of these elements' texts; 4.5 is readable."""
 
     def light(colour):
         r, g, b = (x / 12.92 if x <= 0.03928 else ((x + 0.055) / 1.055) ** 2.4 for x in np.array(colour[:3]) / 255)

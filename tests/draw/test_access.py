@@ -1,4 +1,4 @@
-"""Everybody can use the page: axe looks at it in light and dark, wide and as narrow as a phone, with all that can be opened open."""
+"""Accessibility of the page by axe: light and dark, wide and narrow, with all menus open."""
 
 from importlib.resources import files
 
@@ -32,7 +32,7 @@ def test_axe_finds_nothing_serious_about_a_long_map(elements):
 
 
 def serious(tab):
-    """What axe finds, with where; the page's policy lets no stranger's script in, so it is evaluated."""
+    """Return axe's serious violations. The page's policy forbids other scripts, so axe is evaluated."""
     tab.evaluate(AXE)
     violations = tab.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
     return [

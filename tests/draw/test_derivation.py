@@ -1,4 +1,4 @@
-"""The row of a trace as text: the numbers of the item, head and word that were asked for, a line per key."""
+"""The row of a trace as text has the numbers of its item, head and word, a line per key."""
 
 import re
 

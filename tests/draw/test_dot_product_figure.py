@@ -1,4 +1,4 @@
-"""The figure of why √d in a real browser: what it draws and computes is what Python draws and computes."""
+"""The √d figure in a browser draws and computes the same as Python."""
 
 import itertools
 import re

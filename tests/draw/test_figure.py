@@ -1,4 +1,4 @@
-"""The page as a figure in a text: the pieces asked for and no more, small, with an address, and at home in a frame."""
+"""The page as a figure: only the requested pieces, small, with an address, and working in a frame."""
 
 import json
 import re
@@ -94,7 +94,7 @@ def address_of(path, address):
 
 @pytest.fixture
 def translator_page(tmp_path):
-    """Two parts of two texts, with layers that have the model's numbers."""
+    """Write a page with three parts and two texts, whose layers have the numbers 2 and 5."""
     trace = trace_rows(small_model(**CONFIGS["translator"]))
     trace = replace(trace, numbers={part: (2, 5) for part in trace.parts})
     path = tmp_path / "two.html"
@@ -103,7 +103,7 @@ def translator_page(tmp_path):
 
 
 def test_a_link_restores_the_view(open_page, translator_page):
-    """What somebody chose is in the address a moment later, and who opens that address sees the same."""
+    """The address stores the view, and opening it restores the view."""
     tab = open_page(translator_page)
     tab.click("qkv-overview [data-value=cross]")
     tab.select_option("qkv-overview select", "1")
@@ -173,7 +173,7 @@ def test_invalid_addresses_are_ignored(open_page, translator_page, address):
 
 
 def framed(tmp_path, text, address=""):
-    """A page with the figure in a frame, which notes what the figure says."""
+    """Write a page with the figure in a frame, which records the figure's messages."""
     (tmp_path / "figure.html").write_text(text, encoding="utf-8")
     parent = tmp_path / "parent.html"
     parent.write_text(

@@ -1,4 +1,4 @@
-"""The machine in a real browser: whatever is changed, every number is the oracle's; it explains, lights up, and obeys keys."""
+"""The machine in a browser: after any edit its numbers equal the oracle's; explanations, highlights, keyboard."""
 
 import itertools
 import math
@@ -53,7 +53,7 @@ def machine(name, **more):
 
 @pytest.fixture
 def open_machine(open_page, tmp_path):
-    """Open a machine; `open_page` sees to it that nothing is requested, logged or raised."""
+    """Open a machine; `open_page` fails if anything is requested, logged or raised."""
 
     def open_tab(machine, *, lang="en", **options):
         path = tmp_path / "machine.html"
@@ -70,7 +70,7 @@ def cell(name, i, j):
 
 
 def texts(tab):
-    """Every number on the screen: table → rows of texts."""
+    """Return the displayed numbers: table → rows of texts."""
     read = tab.evaluate(
         """[...document.querySelectorAll('[data-table]')].map((one) => [one.dataset.table,
         [...one.querySelectorAll('tbody tr')].map((row) => [...row.querySelectorAll('[data-cell]')].map((c) => c.value || c.textContent))])"""
@@ -84,7 +84,7 @@ def number(text):
 
 
 def assert_oracles(tab, machine):
-    """Everything shown, to its digits; everything computed, to 1e-12."""
+    """Assert that displayed numbers are exact to their digits and computed ones to 1e-12."""
     true = machine.tables()
     assert list(texts(tab)) == [name for stage in machine.stages for name in TABLES[stage] if name in true]
     for name, rows in texts(tab).items():
@@ -108,7 +108,7 @@ TYPE = """([cell, text]) => { const field = document.querySelector(cell);
 
 
 def edit_screen(tab, machine, rng):
-    """Change one thing on the screen, as a person does; gives the machine that it is now."""
+    """Make one edit on the screen and return the resulting machine."""
     fields = [
         name
         for name in ("x", "memory", "w_q", "w_k", "w_v", "q", "k", "v", "scores")
@@ -179,7 +179,7 @@ def test_the_static_tables_have_the_same_numbers(open_machine, name, lang):
 
 
 def value(sum_):
-    """What the left side of a sum comes to."""
+    """Evaluate the left side of an equation."""
     text = sum_.replace("−", "-").replace("·", "*").replace("÷", "/").replace("×", "*")
     text = re.sub(r"√(\d+)", r"math.sqrt(\1)", text)
     text = re.sub(r"e\^(-?[\d.]+)", r"math.exp(\1)", text)
@@ -228,7 +228,7 @@ SPELL_ALL = """async ({ digits, given, mask, scale }) => {
 
 
 def test_each_explanation_evaluates_to_its_result(elements):
-    """Whoever works out the printed numbers gets the printed result, to its last digit."""
+    """The printed numbers give the printed result, to its last digit."""
     tab = elements("0")
     rng = np.random.default_rng(3)
     lines = []

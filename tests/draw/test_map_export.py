@@ -1,4 +1,4 @@
-"""What is taken away of a map is what is seen: pixels of the picture, colours and texts of the drawing, Python's numbers, a link."""
+"""Exports of a map: pixels of the PNG, colours and texts of the SVG, numbers of the CSV, the link."""
 
 import base64
 import csv
@@ -21,7 +21,7 @@ ODD_TOKENS = ['say "no"', "a,b", "<b>", "line\nbreak", "=1+1", "我们", "\u0007
 
 
 def export(tab, kind):
-    """The file that the menu gives."""
+    """Return the file that the menu exports."""
     if not tab.locator(".takeaway[open]").count():
         tab.click(".takeaway summary")
     with tab.expect_download() as download:
@@ -32,7 +32,7 @@ def export(tab, kind):
 
 
 def pixels(tab, script):
-    """Of a canvas that covers what is behind it."""
+    """Return the pixels of a canvas."""
     url = tab.evaluate(f"(async () => (await ({script})).toDataURL())()")
     return np.array(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGBA"))
 
@@ -52,7 +52,7 @@ def test_the_picture_is_the_canvas(open_page, scheme):
 
 
 def test_the_drawing_has_the_same_cells_and_texts(open_page):
-    """Drawn by the browser again, it has the canvas's colours in the middle of every cell; its labels are texts."""
+    """The browser renders the SVG with the canvas's colours in every cell; its labels are texts."""
     trace = make_trace(special=(2,))
     tab = open_page(trace, first=("decoder", 0, 1))
     tab.evaluate("qkv.state.set({ query: 5, key: 4 })")
@@ -106,7 +106,7 @@ def test_the_numbers_are_pythons(open_page):
 
 
 def test_a_drawing_of_any_token_is_valid_xml(open_page):
-    """Whatever tokens look like, the file is XML, and they are texts in it."""
+    """With any tokens the file is valid XML with the tokens as texts."""
     trace = make_trace(pieces=ODD_TOKENS)
     tab = open_page(Trace(trace.calls, trace.queries, trace.keys, "</title><script>alert(1)</script>", ""))
     drawing = export(tab, "svg").decode()

@@ -1,4 +1,4 @@
-"""A mixer's layers on the page: its rows are Python's, signed; a hybrid shows both parts; what is shown says what it is."""
+"""A mixer's layers on the page: signed rows equal Python's, and a hybrid has both parts."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ from tests.selection import slow_except
 def mixing(
     *, n=13, heads=4, groups=2, width=5, value=3, batch=1, delta=False, keep=None, documents=None, seed=0, **options
 ):
-    """What one mixer received, at random: decays from almost 0 to exactly 1, keys of length 1."""
+    """Return the random inputs of a mixer: decays from almost 0 to exactly 1, keys of length 1."""
     rng = torch.Generator().manual_seed(seed)
 
     def random(*shape):
@@ -134,7 +134,7 @@ def test_the_heads_of_a_focus_are_of_the_part_that_is_opened(open_page):
 
 
 def assert_signed(text, true):
-    """As `assert_rounds_to`, below 0 too."""
+    """Like `assert_rounds_to`, for negative numbers too."""
     if text.startswith(">"):
         assert float(text[1:].replace("−", "-")) < true < 0
         return
@@ -168,7 +168,7 @@ def test_below_0_is_red_above_0_is_blue_and_the_largest_is_the_deepest(open_page
 
 
 def test_joined_tokens_have_a_scale_of_their_own(open_page):
-    """Words sum over keys: more than any one token has."""
+    """Words sum over keys, so their weights can exceed every token's."""
     trace = make_mixer_trace(mixing(), pieces=[" ab", "c", "d", " e", "f", "g", " h", "i", " j", "k", "l", " m", "n"])
     tab = open_page(trace, by="words", first=("mixers", 0, 1))
     words = trace.map(0, 1, words=True)
@@ -201,7 +201,7 @@ def test_lines_are_as_wide_as_the_sizes_and_red_below_0(open_page):
     slow_except([(True, False), (False, True)], itertools.product([False, True], repeat=2)),
 )
 def test_the_steps_have_exact_numbers(open_page, monkeypatch, delta, half):
-    """q·k, L, β, their product, what later writes changed of it; every digit that is shown is true."""
+    """q·k, L, β, their product and the change by later writes are exact to the last digit."""
     if half:
         monkeypatch.setattr(page_data, "MIN_PACKED_SHARE", 1e9)
     call = mixing(delta=delta)
@@ -297,7 +297,7 @@ def test_an_initial_state_has_a_note(open_page):
 
 
 def test_a_long_text_is_carried_by_n_and_pooled_by_size(open_page, tmp_path):
-    """Two documents of 600 tokens: no table of pairs anywhere; a layer that doesn't fit is a signed overview."""
+    """Two documents of 600 tokens: no data of size n², and a signed overview of layers that don't fit."""
     n, ids = 1200, [0] * 600 + [1] * 600
     calls = [mixing(n=n, heads=2, groups=1, width=8, delta=i > 0, documents=ids, seed=i) for i in range(3)]
     trace = make_mixer_trace(*calls, numbers=(0, 2, 5))

@@ -1,4 +1,4 @@
-"""The page in a real browser: its numbers are Python's, it fetches nothing, it fits, it speaks both languages, it answers keys."""
+"""The page in a browser: numbers equal Python's; no requests; layout, languages, keyboard."""
 
 import itertools
 import json
@@ -234,7 +234,7 @@ def test_parts_of_a_character_show_that_character():
 
 
 def test_it_makes_no_request_and_the_policy_forbids_any(open_page):
-    """`open_page` refuses every request; here the page's own policy stops one."""
+    """`open_page` fails on requests; here the page's own policy blocks one."""
     tab = open_page(make_trace(n=70))
     assert tab.evaluate("fetch('http://127.0.0.1:9/').then(() => 'fetched', () => 'refused')") == "refused"
     assert open_page.errors and all(
@@ -569,7 +569,7 @@ def test_a_short_text_is_complete():
 
 
 def test_512_tokens_of_30_layers_fit():
-    """30 layers × 9 heads, 3 key/value heads, width 64: random numbers, which pack worse than true ones."""
+    """30 layers × 9 heads, 3 key/value heads, width 64: random numbers, which compress worse than real ones."""
     kinds = {"q": (1, 9, 512, 64), "k": (1, 3, 512, 64), "v": (1, 3, 512, 64)}
     rng = np.random.default_rng(0)
     tensors = sum(len(pack(rng.normal(size=shape).astype(np.float16))[0]) for shape in kinds.values())

@@ -1,4 +1,4 @@
-"""Figures: the pixels' values are the weights, labels are the tokens, files are what their names say."""
+"""Figures: pixel values are the weights, labels the tokens, and the suffix selects the format."""
 
 import itertools
 import shlex
@@ -58,7 +58,7 @@ def test_a_layer_and_the_whole_model_have_every_head(recorded):
 
 
 def pooled(weights, size):
-    """The mean of each cell of so many rows and columns; at the ends there may be fewer."""
+    """Return the mean of each cell of `size` rows and columns; the last cells may be smaller."""
     row_starts, column_starts = (np.arange(0, length, size) for length in weights.shape)
     sums = np.add.reduceat(np.add.reduceat(weights, row_starts, 0), column_starts, 1)
     heights, widths = (
@@ -108,7 +108,7 @@ def test_any_array(tmp_path):
 
 @pytest.mark.parametrize("shape", [(3, 5, 4), (2, 3, 5, 4)], ids=["heads", "batch"])
 def test_a_grid_shows_every_head_of_every_item(shape):
-    """Each map is where its numbers are, whatever holds them, and all are in one scale."""
+    """The maps are in order, from any array type, with one scale."""
     weights = torch.rand(shape, dtype=torch.bfloat16, requires_grad=True)
     axes = plots.heatmap(weights, list("abcde"), list("wxyz")).axes
     tables = weights.detach().double().numpy().reshape(-1, 5, 4)
@@ -135,7 +135,7 @@ def test_an_item_is_drawn_without_its_padding():
 
 
 def test_any_numbers_have_their_colours():
-    """Below 0 is told from above, −inf is hatched, and a mask of all heads hides in each."""
+    """Negative numbers have a symmetric scale, −inf is hatched, and a shared mask hides cells in every head."""
     axes = plots.heatmap([[-1.0, 3.0], [-np.inf, 0.0]]).axes[0]
     assert axes.get_images()[0].get_clim() == (-3, 3)
     assert sum(len(c.get_paths()) for c in axes.collections) == 1
@@ -166,7 +166,7 @@ def test_the_steps_without_a_chinese_font(monkeypatch, tmp_path):
 
 @pytest.fixture
 def no_fonts(monkeypatch, tmp_path):
-    """matplotlib as on a machine without fonts but its own; gives the folder where fonts could be put."""
+    """Hide all fonts but matplotlib's own; return a folder that is searched for fonts."""
     matplotlib_fonts = [font for font in font_manager.fontManager.ttflist if "matplotlib" in font.fname]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", matplotlib_fonts)
     find_fonts = font_manager.findSystemFonts
@@ -179,7 +179,7 @@ def no_fonts(monkeypatch, tmp_path):
 
 
 def write_font(file, family, characters):
-    """A font file whose every sign is a black square."""
+    """Write a font whose glyphs are black squares."""
     square = TTGlyphPen(None)
     square.moveTo((0, 0)), square.lineTo((0, 900)), square.lineTo((900, 900)), square.lineTo((900, 0))
     square.closePath()

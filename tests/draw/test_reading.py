@@ -1,4 +1,4 @@
-"""The page as it is read: labels never touch, no digit is shown that isn't known, what is being computed is said."""
+"""Labels on the page never touch, displayed digits are exact, and progress is shown."""
 
 import itertools
 import re
@@ -45,7 +45,7 @@ def test_a_page_is_float32_where_that_fits_else_float16_where_that_is_exact_enou
 
 @pytest.mark.parametrize("room", [LIMIT, 200_000], ids=["whole", "overview only"])
 def test_captions_of_a_float16_trace_have_only_true_digits(open_page, tmp_path, room):
-    """The exact weight rounds to what is shown; "≈" marks a last digit that isn't certain."""
+    """The exact weight rounds to the displayed one; "≈" marks an uncertain last digit."""
     exact = make_trace(n=24, layers=8, heads=6)
     exact.save(tmp_path / "half.safetensors", half=True)
     path = tmp_path / "half.html"
@@ -105,7 +105,7 @@ def test_a_float16_trace_shows_only_exact_digits(open_page, tmp_path):
 
 
 def test_float16_is_used_only_if_float32_does_not_fit():
-    """With less and less room: all in float32, then all in float16, then some layers; and never more than there is room."""
+    """With less room: all in float32, then all in float16, then some layers; never more than the room."""
     trace = make_trace(n=200, layers=4, heads=2, groups=1, width=16)
     sizes = []
     for room in range(400_000, 20_000, -20_000):
@@ -179,7 +179,7 @@ CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
 
 
 def make_labelled_trace(kind, n):
-    """A trace of n tokens in a language: words, 汉字, or bytes of 汉字 two or three to each."""
+    """Return a trace of n tokens: English words, Chinese characters, or bytes of characters."""
     if kind == "english":
         pieces = [
             (" " + word,) for word in "The quick gypsies (jumping) vexed Åke, whose incomprehensibility fled".split()
@@ -203,7 +203,7 @@ def make_labelled_trace(kind, n):
 
 
 def overlaps(boxes):
-    """Pairs of boxes that share more than half a pixel each way."""
+    """Return the pairs of boxes that overlap by more than half a pixel in both directions."""
     text, lefts, rights, tops, bottoms = (np.array([box[i] for box in boxes]) for i in range(5))
     widths = np.minimum(rights[:, None], rights) - np.maximum(lefts[:, None], lefts)
     heights = np.minimum(bottoms[:, None], bottoms) - np.maximum(tops[:, None], tops)
@@ -216,7 +216,7 @@ def overlaps(boxes):
     slow_except([("english", 47), ("bytes", 26)], itertools.product(["english", "chinese", "bytes"], [26, 47, 130])),
 )
 def test_labels_never_touch(open_page, kind, n):
-    """By tokens, characters and words, at several widths, whole and zoomed, chosen and hovered."""
+    """By tokens, characters and words, at several widths and zooms, selected and hovered."""
     trace = make_labelled_trace(kind, n)
     tab = open_page(trace, script=INK)
     units = ["tokens", "characters", "words"] if kind == "bytes" else ["tokens", "words"]
@@ -265,7 +265,7 @@ def test_characters_are_joined_as_in_python(open_page):
 
 @pytest.mark.parametrize(("lang", "word"), slow_except([("zh", "计算中")], [("en", "computing"), ("zh", "计算中")]))
 def test_a_page_shows_its_progress(open_page, long, tmp_path, lang, word):
-    """From the first paint to the last row of the picture something says that it is on its way; then nothing does."""
+    """A progress text is shown from the first paint to the last row of the picture."""
     path = tmp_path / "long.html"
     path.write_text(html(long, layers=[4], lang=lang, first=("decoder", 4, 1)), encoding="utf-8")
     # Each change of what is told, as it happens; the page is done long before a test could look twice.

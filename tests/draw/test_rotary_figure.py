@@ -1,4 +1,4 @@
-"""The rotary figure in a real browser: its numbers are Python's, which are those of qkv's own rotary positions."""
+"""The rotary figure in a browser: its numbers equal Python's and those of qkv's rotary positions."""
 
 import itertools
 import math

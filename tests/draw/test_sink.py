@@ -1,4 +1,4 @@
-"""The sink hidden: rows without the first key and special ones, shared out anew, and said wherever it is so."""
+"""Hiding the sink: rows without the first and special keys, renormalised, with a note."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ HIDDEN = "document.querySelector('qkv-map').seen?.without"
 
 
 def hide_keys(table, keys):
-    """What is left of every row, shared out anew; 0 where nothing is."""
+    """Return the rows renormalised without these keys; 0 if nothing remains."""
     remaining = table.astype(np.float64)
     remaining[:, keys] = 0
     total = remaining.sum(1, keepdims=True)
@@ -53,7 +53,7 @@ def test_rows_are_renormalised_and_have_a_note(open_page):
 
 
 def test_words_without_the_sink(open_page):
-    """Tokens are taken out before they are joined to words."""
+    """Tokens are removed before they are joined to words."""
     trace = make_trace(pieces=["The", " c", "at", " s", "at", "tle", ".", " 我", "们"])
     tab = open_page(trace, by="words", first=("decoder", 0, 2))
     tab.evaluate("qkv.state.set({ sink: 'hidden' })")
@@ -74,7 +74,7 @@ def test_another_texts_first_token_is_no_sink(open_page):
 
 
 def test_no_digit_beyond_the_remaining_precision(open_page):
-    """Where next to nothing is left, what is off in it grows with it."""
+    """Renormalising a small remainder enlarges its error."""
     trace = make_trace(n=6)
     call = trace.calls["decoder"][0]
     call.k[0, :, 0] = 1.2 * call.q[0, 1, 5]  # nearly everything goes to the first key

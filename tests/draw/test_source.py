@@ -1,4 +1,4 @@
-"""Elements on a source that is not a file: another may be shown at any time, and pictures come when they come."""
+"""Elements on a source that isn't a file: it can change at any time, and pictures may arrive late."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ LABEL = "document.querySelector('[data-head=\"{}\"]').getAttribute('aria-label')
 
 
 def wait_until_drawn(tab, label):
-    """Wait until the map is one of tokens that are called so."""
+    """Wait until the map is drawn and its first token has this label."""
     until(tab, f"{MAP}.seen?.keys[0].label === '{label}' && {MAP}.base.dataset.drawn === String({MAP}.drawing)")
 
 
 def test_the_source_can_change_at_any_time(elements):
-    """What was chosen stays where it still is, else the nearest; the elements show the new numbers."""
+    """The selection is kept or clamped, and the elements show the new numbers."""
     tab = elements(f"window.first = random({{ n: 9, layers: 3 }}); show(first); {ALL}")
     wait_until_drawn(tab, "w0")
     tab.evaluate("state.set({ layer: 2, head: 1, query: 8, key: 6 })")
@@ -53,7 +53,7 @@ def test_pictures_and_kinds_arrive_layer_by_layer(elements):
 
 
 def test_results_of_a_previous_source_are_ignored(elements):
-    """Neither a late picture nor a late head nor a refusal of the source before says anything."""
+    """Late pictures, heads and errors of the previous source have no effect."""
     tab = elements(
         f"""window.hold = {{}}; window.first = random({{ late: true, head: () => new Promise((resolve, reject) => (hold.reject = reject)) }});
         show(first); {ALL}"""
@@ -119,7 +119,7 @@ def test_removed_elements_stop_listening(elements):
 
 
 def test_spoofing_characters_are_escaped(elements):
-    """The same characters as in the terminal, in texts, labels and what is announced."""
+    """Texts, labels and announcements escape the same characters as the terminal."""
     tab = elements("0")
     text = "".join(chr(i) for i in (*range(0x20), *range(0x7E, 0xA2), *range(0x2028, 0x2030), *range(0x2064, 0x206B)))
     text += "a\r\nb 人 é"

@@ -1,4 +1,4 @@
-"""Maps in a terminal: every number that is shown is the weight, masked cells are hatched, wide letters keep columns."""
+"""Maps in a terminal: exact numbers, hatched masked cells, aligned wide characters."""
 
 import re
 
@@ -50,7 +50,7 @@ def test_narrow_terminals_join_neighbours():
 @pytest.mark.parametrize("columns", range(8, 130, 7))
 @pytest.mark.parametrize("keys", [1, 7, 24, 63])
 def test_joined_columns_are_sums_of_together_keys(columns, keys):
-    """Every cell of a narrow map is the darkness of the sum of as many keys as `together` says."""
+    """Every cell of a narrow map shows the sum of `together` keys."""
     table = np.random.default_rng(keys).dirichlet(np.full(keys, 0.1), size=2)
     rows = heatmap(table, ["a", "b"], [""] * keys, colour="none", columns=columns).splitlines()
     size = together(keys, ["a", "b"], columns)

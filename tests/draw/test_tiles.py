@@ -1,4 +1,4 @@
-"""A long map: drawn from tiles that are slices and poolings of the whole, coarse first; it moves by copying, and asks for no more than is seen."""
+"""Long maps from tiles: pooled slices of the whole map, coarse first; panning copies, and only visible tiles are requested."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def trace():
 
 @pytest.fixture
 def open_long_map(elements, trace):
-    """A map of 1,300 tokens whose q and k are Python's."""
+    """Open a map of 1,300 tokens with the q and k of `trace`."""
 
     def open_map(more="", **options):
         tab = elements("", **options)
@@ -34,7 +34,7 @@ def open_long_map(elements, trace):
 
 
 def pooled(table, size, pool):
-    """Cells of so many tokens; −1 where all of one is hidden."""
+    """Return pooled cells of `size` tokens; −1 if fully masked."""
     count = -(-len(table) // size)
     cells = np.full((count, count), -1.0)
     for r in range(count):
@@ -54,7 +54,7 @@ SHADES = """async (weights) => { const { level, palette } = await import('./core
 
 
 def assert_painted(tab, table, size, cells):
-    """These cells of the screen have the colours of the table's numbers."""
+    """Assert that these cells on the screen have the colours of the table."""
     actual = np.array(tab.evaluate(COLOURS, [size, cells]))
     true = np.array(tab.evaluate(SHADES, [float(table[r, c]) for r, c in cells]))
     assert np.abs(actual - true).max() <= 3, (actual, true)
@@ -119,7 +119,7 @@ def test_the_small_picture_precedes_coarse_and_sharp_tiles(open_long_map):
 
 
 def test_no_tile_is_requested_or_coloured_twice(open_long_map):
-    """Moving only copies, until there is something new in view."""
+    """Panning only copies until new tiles are in view."""
     tab = open_long_map()
     until(tab, SHARP)
     tab.evaluate(f"state.set({{ query: 700, key: 300 }}); while ({MAP}.frame.size < 2) {MAP}.zoom(1.6)")

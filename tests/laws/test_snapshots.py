@@ -496,9 +496,11 @@ def test_studio_over_http(empty_cache):
 def test_link_keys():
     """The keys in the fragment of an address, which the scripts of page and studio read and write."""
     scripts = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(qkv.__file__).parent.rglob("*.js")))
-    read = re.findall(r"\b(?:said|asked|before|address)\.(?:get|has)\(\"(\w+)\"\)", scripts)
-    written = re.findall(r"\b(?:said\.set|put|place|number)\(\"(\w+)\",", scripts)
-    lists = r"^const (PLACE|STEPS|ROOMS|MODES|COMPARED|ORDERED|WAYS|EITHER|HEAD_NAME) = (.*?);(?: //.*)?$"
+    read = re.findall(r"\b(?:params|current|before|address)\.(?:get|has)\(\"(\w+)\"\)", scripts)
+    written = re.findall(r"\b(?:params\.set|put|indexIn|number)\(\"(\w+)\",", scripts)
+    lists = (
+        r"^const (POSITION_KEYS|STEPS|ROOMS|MODES|COMPARED|ORDERED|EDIT_METHODS|EITHER|HEAD_NAME) = (.*?);(?: //.*)?$"
+    )
     words = {name: re.sub(r"/\*\*.*?\*/ ?", "", text) for name, text in re.findall(lists, scripts, re.M)}
     check("link_keys", {"read": sorted({*read}), "written": sorted({*written}), "values": dict(sorted(words.items()))})
 

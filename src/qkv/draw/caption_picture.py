@@ -48,9 +48,8 @@ def terminal(pixels: np.ndarray, caption: Caption, *, colour: str | None = None,
     for first in range(0, len(panels), per_line):
         for line in zip(*panels[first : first + per_line], strict=True):
             # Coloured rows have their width already; escape codes would be counted as characters.
-            lines.append(
-                "".join(cell + "  " if "\x1b" in cell else text_grid.left(cell, width) for cell in line).rstrip()
-            )
+            cells = (cell + "  " if "\x1b" in cell else text_grid.left(cell, width) for cell in line)
+            lines.append("".join(cells).rstrip())
         lines.append("")
     return "\n".join(lines[:-1])
 
@@ -66,10 +65,8 @@ def _rows(pixels: np.ndarray, word: CaptionWord, colour: str) -> list[str]:
         return ["".join(SHADES[min(int(share**0.5 * 5), 4)] * 2 for share in row) for row in heat]
     lines = []
     for halves, row in zip(_half_blocks(pixels), heat, strict=True):
-        cells = [HALVES[half] for half in halves]
-        lines.append(
-            "".join(paper_of(share * 0.5, "".join(cells[2 * j : 2 * j + 2]), colour) for j, share in enumerate(row))
-        )
+        cells = [HALVES[a] + HALVES[b] for a, b in zip(halves[::2], halves[1::2], strict=True)]
+        lines.append("".join(paper_of(share * 0.5, cell, colour) for share, cell in zip(row, cells, strict=True)))
     return lines
 
 

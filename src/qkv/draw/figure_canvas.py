@@ -136,10 +136,8 @@ def _thin_labels(figure: Figure) -> None:
         if every == 1:
             continue
         labels = [(text.get_text(), text.get_color()) for text in texts[::every]]
-        style = {
-            name: texts[0].properties()[name]
-            for name in ("fontsize", "rotation", "horizontalalignment", "rotation_mode")
-        }
+        properties = texts[0].properties()
+        style = {name: properties[name] for name in ("fontsize", "rotation", "horizontalalignment", "rotation_mode")}
         axis.set_ticks(ticks[::every], [text for text, _ in labels], parse_math=False, **style)
         for text, (_, colour) in zip(axis.get_ticklabels(), labels, strict=True):
             text.set_color(colour)

@@ -110,18 +110,15 @@ class Machine:
         if not 0 <= self.digits <= 6:
             raise Problem("digits is {digits}: give 0 to 6", digits=self.digits)
         self.steps()  # raises if shapes don't match
-        available = self._available_stages()
+        stages = self._available_stages()
         for stage in self.show or ():
             if stage not in STAGES:
                 raise unknown("show", stage, STAGES)
-            if stage not in (*available, "scaled", "masked"):
+            if stage not in (*stages, "scaled", "masked"):
                 raise Problem(
-                    "there is no stage {stage} in this machine; there are: {stages}",
-                    stage=stage,
-                    stages=all_of(available),
+                    "there is no stage {stage} in this machine; there are: {stages}", stage=stage, stages=all_of(stages)
                 )
-        if self.query is not None:
-            self.row()
+        self.row()  # raises if there is no such word
 
     @property
     def stages(self) -> tuple[str, ...]:

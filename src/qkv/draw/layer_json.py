@@ -122,15 +122,13 @@ def bias_json(name: str, call: Call | Mixing, store: ArrayStore) -> Json | bool 
     """Return the bias as a table over distances or in full, None without a bias, False if it is too large."""
     if call.bias is None:
         return None
-    distances = distances_of(call.bias)
-    if distances is not None:
-        stored = store.share(f"{name}.bias", distances.numpy().astype(np.float32))
-        return False if stored is None else dict(kind="distances", table=stored)
-    table = call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
-    if table.numel() > BIAS and call.q.shape[3]:  # without q and k the bias holds the weights
-        return False
+    kind, table = "distances", distances_of(call.bias)
+    if table is None:
+        kind, table = "dense", call.bias.reshape((1,) * (4 - call.bias.ndim) + tuple(call.bias.shape))
+        if table.numel() > BIAS and call.q.shape[3]:  # without q and k the bias holds the weights
+            return False
     stored = store.share(f"{name}.bias", table.contiguous().numpy().astype(np.float32))
-    return False if stored is None else dict(kind="dense", table=stored)
+    return False if stored is None else dict(kind=kind, table=stored)
 
 
 def token_lists(

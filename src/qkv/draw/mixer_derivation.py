@@ -72,9 +72,8 @@ def _parallel(steps: MixerSteps, lang: str | None) -> list[TextStep]:
     rows, columns = steps.names, {"Δ": steps.step, "γ": steps.decay, "β": steps.write}
     per_token = {name: values for name, values in columns.items() if values is not None}
     inputs = [TextTable(t, rows, title=f"{name}  {t.shape}") for name, t in ((q, steps.q), (k, steps.k), (v, steps.v))]
-    inputs.append(
-        TextTable(np.stack(list(per_token.values()), 1), rows, list(per_token), title=say("of each token", lang))
-    )
+    token_table = np.stack([*per_token.values()], 1)
+    inputs.append(TextTable(token_table, rows, [*per_token], title=say("of each token", lang)))
     product = f"L ∘ {q}·{k}ᵀ"
 
     def pairs(title: str, sentence: str, table: Array) -> TextStep:
@@ -119,10 +118,8 @@ def _recurrent(steps: MixerSteps, lang: str | None) -> TextStep:
     for t in range(min(n, STATES)):
         write = None if steps.write is None else float(steps.write[t])
         body.append(say(WRITES[steps.kind], lang, word=steps.names[t], decay=float(steps.decay[t]), write=write))
-        body += [
-            TextTable(steps.states[t], [f"S{i}" for i in range(d)]),
-            TextTable(steps.stepped[t : t + 1], ["y"], most=p),
-        ]
+        body.append(TextTable(steps.states[t], [f"S{i}" for i in range(d)]))
+        body.append(TextTable(steps.stepped[t : t + 1], ["y"], most=p))
     if n > STATES:
         body.append(say("and so on for {n} more tokens.", lang, n=n - STATES))
     return TextStep("5  " + say("the same, one token after the other", lang), *body)

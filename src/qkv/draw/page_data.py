@@ -58,9 +58,7 @@ class PageData:
     room: int
     header: Json = field(default_factory=dict)
     blocks: dict[str, str] = field(default_factory=dict)
-    names: dict[str, str] = field(
-        default_factory=dict
-    )  # by content hash: equal masks of several layers are stored once
+    names: dict[str, str] = field(default_factory=dict)  # content hash → block: equal masks are stored once
     best_ratios: dict[str, float] = field(default_factory=dict)  # dtype → the best compression so far
 
     @property
@@ -79,24 +77,21 @@ class PageData:
         block, _ = pack(array)
         if array.nbytes > 1 << 16 and dtype != "u1":
             self.best_ratios[dtype] = min(self.best_ratios.get(dtype, 9.0), 0.9 * len(block) / array.nbytes)
-        stored = Stored(id=name, shape=list(array.shape), dtype=dtype)
         cost = len(block) + len(name) + 100
         if cost > self.room and not must:
             return None
         self.room -= cost
         self.blocks[name] = block
-        return stored
+        return Stored(id=name, shape=list(array.shape), dtype=dtype)
 
     def share(self, name: str, array: np.ndarray) -> Stored | None:
         """Store an array that several layers may share."""
         key = hashlib.sha256(array.tobytes() + str(array.shape).encode()).hexdigest()
-        if key in self.names:
-            existing = self.names[key]
-            return Stored(id=existing, shape=list(array.shape), dtype=dtype_of(array))
-        stored = self.add(name, array)
-        if stored is not None:
+        if key not in self.names:
+            if self.add(name, array) is None:
+                return None
             self.names[key] = name
-        return stored
+        return Stored(id=self.names[key], shape=list(array.shape), dtype=dtype_of(array))
 
 
 def build_page_data(

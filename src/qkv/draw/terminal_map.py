@@ -81,11 +81,8 @@ def heatmap(
     dimmed = [list(side) for side in special] if special is not None and colour != "none" else [[], []]
     join = together(table.shape[1], queries, columns)
     if join > 1:
-        table, visible, labels = (
-            _sum_columns(table, join),
-            _sum_columns(visible.astype(float), join) > 0,
-            labels[::join],
-        )
+        table, labels = _sum_columns(table, join), labels[::join]
+        visible = _sum_columns(visible.astype(float), join) > 0
         dimmed[1] = dimmed[1][::join]
         mark = None if mark is None else (mark[0], mark[1] // join)
     lines = [" " * (width + 3) + line for line in _header(labels, cell, dimmed[1])]
@@ -190,11 +187,9 @@ def _signed(value: float) -> str:
     if size < 0.005:
         return "  · "
     text = f"{size:.2f}"[1:] if size < 0.995 else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
-    return (
-        text_grid.right(sign + text, 4)
-        if len(sign + text) <= 4
-        else f"{sign}{size:.0e}".replace("e+0", "e").replace("e+", "e")
-    )
+    if len(sign + text) <= 4:
+        return text_grid.right(sign + text, 4)
+    return f"{sign}{size:.0e}".replace("e+0", "e").replace("e+", "e")
 
 
 def _ink(value: float, ramp: tuple[tuple[int, int, int], ...] = RAMP) -> tuple[int, int, int]:
