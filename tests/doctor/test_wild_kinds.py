@@ -1444,3 +1444,49 @@ def test_a_docstring_that_denies_causality_needs_no_triangle():
     assert ids(checked(WITHOUT_MASK.replace("without causal masking", "with a causal mask"), "PlainAttention")) == [
         "M14"
     ]
+
+
+DOCUMENTED_SHAPES = """
+class Attention(nn.Module):
+    \"\"\"mask: (batch, tokens), (batch, tokens, tokens) or (batch, heads, tokens, tokens), 1 = attend\"\"\"
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def widen(self, mask):
+        if mask.dim() == 2:
+            return mask[:, None, None]
+        if mask.dim() == 3:
+            return mask[:, None]
+        FOUR_AXES
+
+    def forward(self, x, mask=None):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+        mask = None if mask is None else self.widen(mask)
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+"""
+
+
+@pytest.mark.parametrize(("four_axes", "verdict"), [("return mask", "right"), ("return None", "partly")])
+def test_a_mask_of_another_shape_that_changes_nothing_is_listed(four_axes, verdict):
+    """A mask with four axes was dropped without an error, and the attention called right."""
+    report = checked(DOCUMENTED_SHAPES.replace("FOUR_AXES", four_axes), "Attention")
+    assert ids(report) == [] and report.verdict == verdict
+
+
+ONE_QUERY = """
+class DotAttention(nn.Module):
+    def forward(self, decoder_hidden, encoder_states):
+        energies = torch.bmm(encoder_states, decoder_hidden.unsqueeze(2))
+        weights = F.softmax(energies, dim=1)
+        return torch.bmm(weights.transpose(1, 2), encoder_states).squeeze(1)
+"""
+
+
+def test_dot_attention_of_one_query_per_text_needs_no_scale():
+    """Luong's score q·k was called S2."""
+    assert ids(checked(ONE_QUERY, "DotAttention")) == []

@@ -19,6 +19,7 @@ from ..numbers.variants import Variant, causal
 from ..numbers.watching import mixed_of, watch
 from ..source.uses import scaled_by_caller
 from ..subject.errors import UserError
+from ..subject.subject import Subject
 from . import block
 from .structure import lengths, sees_only_future, support
 
@@ -95,6 +96,9 @@ def compare(case: Case) -> None:
         and re.search(r"T5", f"{subject.name} {type(subject.owner).__name__}")
     ):
         case.remark("S2", _("the scores are not scaled: T5 is defined so, its weights are drawn for it"))
+        case.match = match = replace(match, variant=Variant(match.variant.form))
+    if match is not None and match.variant.ids == ("S2",) and _is_dot_score(subject):
+        case.remark("S2", _("the scores are not scaled: Luong's dot attention, without weights, is defined so"))
         case.match = match = replace(match, variant=Variant(match.variant.form))
     if match is not None and match.variant.ids == ("S2",) and _scaled_weights(case, match):
         case.remark(
@@ -333,6 +337,11 @@ def _learned(case: Case, scale: float) -> bool:
                     if known and abs(scale / known - 1) < 1e-4:
                         return True
     return False
+
+
+def _is_dot_score(subject: Subject) -> bool:
+    """True for attention without weights of one input to another, whose vectors are keys and values at once."""
+    return set(subject.inputs) in ({"x", "memory"}, {"q", "memory"}) and not subject.watched_weights()
 
 
 def _passed(case: Case, match: Match) -> bool:

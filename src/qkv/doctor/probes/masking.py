@@ -416,10 +416,29 @@ def _more(
             _name_it(case, parameter, [trial], looked, numbers, None)
             return
     _without(case, parameter, looked)
+    _idle_shapes(case, parameter, format_, looked, everything["right"])
     _square(case, parameter, format_, looked, everything["causal"], numbers, memory)
     other_keys(case, parameter, format_, looked)
     empty_row(case, parameter, format_, looked)
     large_scores(case, parameter, format_, looked, everything["right"], memory)
+
+
+def _idle_shapes(case: Case, parameter: str, format_: Format, looked: View, keep: Array) -> None:
+    """List the shapes of a mask that the code accepts and that change nothing, where another shape is right."""
+    unmasked = np.nan_to_num(case.subject(looked.inputs).output)
+    for shape in ("bm", "b11m", "bnm", "b1nm", "bhnm"):
+        other = replace(format_, shape=shape)
+        if other == format_ or tensor_for(case, other, keep) is None:
+            continue
+        with contextlib.suppress(UserError):
+            if np.array_equal(np.nan_to_num(trial_of(case, parameter, looked, other, keep).output), unmasked):
+                case.miss(
+                    f"mask {parameter}",
+                    _("the mask {parameter}: of shape {shape} it is accepted and changes nothing"),
+                    parameter=parameter,
+                    shape=str(other).split("), ")[0] + ")",
+                )
+                return
 
 
 def _without(case: Case, parameter: str, looked: View) -> None:
