@@ -30,5 +30,5 @@ def test_the_list_names_what_is_there():
     [name if in_the_twentieth(CASES[name]["file"]) else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
 )
 def test_it_is_judged_rightly_or_known_not_to_be(name):
-    answer = score.judged(CASES[name])
+    answer = score.check_case(CASES[name])
     assert answer["wrong"] == MISSED.get(name, ""), (answer, CASES[name], "tools/score_check.py --write")
