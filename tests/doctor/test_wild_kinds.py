@@ -1478,7 +1478,7 @@ def test_a_mask_of_another_shape_that_changes_nothing_is_listed(four_axes, verdi
     assert ids(report) == [] and report.verdict == verdict
 
 
-ONE_QUERY = """
+DOT_ATTENTION = """
 class DotAttention(nn.Module):
     def forward(self, decoder_hidden, encoder_states):
         energies = torch.bmm(encoder_states, decoder_hidden.unsqueeze(2))
@@ -1487,6 +1487,6 @@ class DotAttention(nn.Module):
 """
 
 
-def test_dot_attention_of_one_query_per_text_needs_no_scale():
+def test_dot_attention_without_weights_needs_no_scale():
     """Luong's score q·k was called S2."""
-    assert ids(checked(ONE_QUERY, "DotAttention")) == []
+    assert ids(checked(DOT_ATTENTION, "DotAttention")) == []
