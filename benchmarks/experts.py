@@ -29,7 +29,7 @@ SHAPES = {
 
 @torch.no_grad()
 def copied(theirs: torch.nn.Module, how: Experts) -> MixtureOfExperts:
-    """The same layer of ours."""
+    """Return our layer with the same weights."""
     ours = MixtureOfExperts(Config(width=256, n_head=4, n_layer=1, experts=how))
     ours.router.weight.copy_(theirs.gate.weight)
     for i, expert in enumerate(ours.experts):
@@ -41,7 +41,7 @@ def copied(theirs: torch.nn.Module, how: Experts) -> MixtureOfExperts:
 
 
 def layers() -> list[Row]:
-    """One layer: a text read, a text learned from, one new token."""
+    """A layer: prefill, a training step, one new token."""
     rows = []
     for name, (make, config, how) in SHAPES.items():
         torch.manual_seed(0)

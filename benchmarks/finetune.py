@@ -1,8 +1,8 @@
-"""What tuning costs: SmolLM2 against a plain loop over transformers' model, the memory of learning beside a model, and
-translating a file of lines, in the same run.
+"""Fine-tuning: SmolLM2 against a plain loop over transformers' model, the memory of LoRA, and translating a file of lines, in
+the same run.
 
     python -m benchmarks.finetune            all of it, into RESULTS.md
-    python -m benchmarks.finetune look       a round of each, printed alone: a look, nothing is published
+    python -m benchmarks.finetune look       a round of each; only print
 
 Both loops take the same batches with the same optimizer, and their losses must agree. Needs `qkv models get smollm2`,
 `qkv models get opus-zh-en`, `qkv data get shakespeare` and `qkv data get hsk`.
@@ -58,7 +58,7 @@ def needed(name: str) -> Path:
 
 
 def ours(lora: int | None = None, settings: Settings = SETTINGS) -> Callable[[int], float]:
-    """One step of `qkv train lm --from smollm2`, which gives the loss."""
+    """Return a function that makes a step of `qkv train lm --from smollm2` and returns the loss."""
     model, learned = qkv.load("smollm2")[0].train(), task()
     model = adapt(model, lora) if lora else model
     optimizers = make_optimizers(model, settings)
@@ -66,7 +66,7 @@ def ours(lora: int | None = None, settings: Settings = SETTINGS) -> Callable[[in
 
 
 def theirs() -> Callable[[int], float]:
-    """The loop that people write: transformers' own loss, AdamW over all weights."""
+    """Return a step of the usual loop: transformers' own loss, AdamW over all weights."""
     from transformers import AutoModelForCausalLM
 
     file, learned = needed("smollm2"), task()
@@ -91,10 +91,10 @@ def theirs() -> Callable[[int], float]:
 
 
 def speed(rounds: int) -> Row:
-    """Tokens per second; each round gives both a step on the same batch."""
+    """Tokens per second; in each round both make a step on the same batch."""
     rivals = [Rival("benchmarks.finetune", name) for name in ("ours", "theirs")]
     for step in range(rounds + 1):
-        losses = [rival.turn(counts=step > 0) for rival in rivals]  # the first one makes momenta
+        losses = [rival.turn(counts=step > 0) for rival in rivals]  # the first step creates the momenta
         assert abs(losses[0] - losses[1]) < 1e-3, losses
     for rival in rivals:
         rival.end()
@@ -105,7 +105,7 @@ def speed(rounds: int) -> Row:
 
 
 def rival(name: str) -> None:
-    """One side, in a process of its own."""
+    """Run one side in this process."""
     if name in ("ours", "here"):
         memory.keep_freed_memory()  # as the command does
     if name in ("ours", "theirs"):
@@ -116,14 +116,14 @@ def rival(name: str) -> None:
 
 
 def peak(kind: str, steps: int) -> float:
-    """MB that a process takes at most for some steps; it looks at itself, since getrusage counts its parent too."""
+    """Return the peak memory of a process for some steps in MB; it reads /proc, since getrusage counts its parent too."""
     command = [sys.executable, "-m", "benchmarks.finetune", "peak", kind, str(steps)]
     stdout = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(stdout.split()[-1])
 
 
 def show_peak(kind: str, steps: int) -> None:
-    """Run in a process of its own; a row at a time, as one does where memory is short."""
+    """Print the peak memory of this process after some steps, with one row at a time."""
     step = ours(16 if kind == "lora" else None, replace(SETTINGS, accumulate=BATCH))
     for number in range(steps):
         step(number)
@@ -132,7 +132,7 @@ def show_peak(kind: str, steps: int) -> None:
 
 
 def sentences() -> tuple[Any, Any, list[list[int]]]:
-    """The translator, its tokenizer, and Chinese sentences as it reads them."""
+    """Return the translator, its tokenizer, and Chinese sentences as ids."""
     pairs = text.read_pairs(needed("hsk"))
     model, tokenizer = qkv.load("opus-zh-en")
     assert tokenizer is not None
@@ -140,7 +140,7 @@ def sentences() -> tuple[Any, Any, list[list[int]]]:
 
 
 def here() -> Callable[[], list[list[int]]]:
-    """A file of sentences, one word after the other (beam 1)."""
+    """Return our greedy translation of the sentences (beam 1)."""
     model, tokenizer, sources = sentences()
 
     def translate(rows: list[list[int]]) -> list[list[int]]:
@@ -150,7 +150,7 @@ def here() -> Callable[[], list[list[int]]]:
 
 
 def there(size: int) -> Callable[[], list[list[int]]]:
-    """The same by transformers, so many sentences at a time."""
+    """Return the same by transformers, in batches of `size`."""
     from transformers import MarianMTModel
 
     model, tokenizer, sources = sentences()
@@ -176,7 +176,7 @@ def there(size: int) -> Callable[[], list[list[int]]]:
 
 
 def translation(rounds: int) -> Row:
-    """Against transformers with 16 lines at a time and with as many as here: the better one counts."""
+    """Translation against transformers with batches of 16 and of our size: the faster one counts."""
     rivals = [Rival("benchmarks.finetune", name) for name in ("here", "there16", f"there{ROWS}")]
     for number in range(rounds + 1):
         outputs = [rival.turn(counts=number > 0) for rival in rivals]

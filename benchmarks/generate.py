@@ -1,6 +1,6 @@
 """Generation of 512 tokens (6 layers, width 384, float32, CPU): with a cache against without, and against transformers.
 
-The peer is the same model: exported, loaded by transformers and asked with its own `generate`, greedily like ours.
+The peer is the same model: exported and loaded by transformers, with its own greedy `generate`.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def theirs(model: Transformer) -> Any:
-    """The same model in transformers' hands, and a function that lets it speak."""
+    """Return the same model loaded by transformers, and a function that generates with it."""
     from transformers import AutoModelForCausalLM
 
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ def theirs(model: Transformer) -> Any:
 def main() -> list[Row]:
     config = PRESETS["small"].replace(context=1024, init="normal")
     model = Transformer(config).eval()
-    with torch.no_grad():  # a new model says one token for ever; with larger weights what it says depends on the text
+    with torch.no_grad():  # an untrained model repeats one token; with larger weights its tokens depend on the text
         for block in model.decoder or ():
             for parameter in block.parameters():
                 if parameter.ndim == 2:
@@ -63,7 +63,7 @@ def main() -> list[Row]:
     speak = theirs(model)
     same = sum(a == b for a, b in zip(generate(model, prompt, most=64)[0], speak(prompt, 64)[0], strict=True))
 
-    # Rivals take turns and the best turn counts; the uncached road, a hundred times the work, has two.
+    # Rivals take turns and the best turn counts; without a cache, a hundred times the work, there are two.
     runs: dict[str, Callable[[], Any]] = {
         "cached": lambda: generate(model, prompt, most=NEW),
         "transformers": lambda: speak(prompt),

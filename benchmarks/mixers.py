@@ -1,4 +1,4 @@
-"""Mixing by a state against transformers' own torch paths and against attention, in the same run (float32, CPU)."""
+"""Recurrent mixers against transformers' torch code and against attention, in the same run (float32, CPU)."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from ._measure import Row, publish, race
 
 
 def mamba2() -> list[Row]:
-    """The layer, forward and backward, against transformers' at its default chunk and at the best of others."""
+    """The layer, forward and backward, against transformers' with its default chunk size and with the best one."""
     torch.manual_seed(0)
     n, chunks = 2048, (256, 128, 64, 32)
     sizes = dict(hidden_size=512, num_heads=16, head_dim=64, state_size=128, n_groups=1)
@@ -36,7 +36,7 @@ def mamba2() -> list[Row]:
 
 
 def delta() -> list[Row]:
-    """The rule alone, forward and backward, on the same q, k, v."""
+    """Only the delta rule, forward and backward, on the same q, k, v."""
     rows, n = [], 2048
     for heads, width in ((8, 64), (4, 128)):
         torch.manual_seed(0)
@@ -75,7 +75,7 @@ class Block(nn.Module):
 
 
 def training() -> list[Row]:
-    """Tokens a second of a block of equal size, forward and backward, against the same with attention."""
+    """Tokens per second of a block, forward and backward, against an attention block of equal size."""
     torch.manual_seed(0)
     width, n = 384, 4096
     weights = 12 * width * width
@@ -96,7 +96,7 @@ def training() -> list[Row]:
 
 @torch.no_grad()
 def new_token() -> list[Row]:
-    """What one more token costs does not depend on what was read."""
+    """The cost of a new token does not depend on the context."""
     rows, width = [], 384
     torch.manual_seed(0)
     for name, layer in (
@@ -160,7 +160,7 @@ print(held("VmHWM") - before, time.perf_counter() - start)
 
 
 def prefill() -> list[Row]:
-    """Memory above the weights while 100,000 tokens are read for the logits of the last, against attention's."""
+    """Memory above the weights during a prefill of 100,000 tokens, against attention."""
 
     def measure(mixer: str) -> list[float]:
         code = PREFILL.format(mixer=mixer)

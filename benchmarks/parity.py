@@ -1,9 +1,9 @@
-"""How far every family's logits are from transformers': random small models of awkward sizes, as its tests have them.
+"""Differences of logits to transformers, for every family: random small models of unusual sizes, as in the tests.
 
     python -m benchmarks.parity            all of it, into RESULTS.md
 
-In float64 throughout, on texts that are padded on neither, the right and the left side; the bar of the tests is 1e-10. In
-float32 "as it comes" both sides round in their own order.
+In float64, on texts without padding, padded right and padded left; the tests require 1e-10. In float32, "as it comes", both
+sides round in their own order.
 """
 
 import tempfile
@@ -23,7 +23,7 @@ BAR = 1e-10
 
 @torch.no_grad()
 def apart(name: str, dtype: torch.dtype) -> float:
-    """The largest difference of any logit of a real token."""
+    """Return the largest difference of any logit of a real token."""
     with tempfile.TemporaryDirectory() as folder:
         model = ours(name, Path(folder), dtype)
     differences = [float((ours - expected).abs().max()) for ours, expected in _both(name, model, theirs(name, dtype))]

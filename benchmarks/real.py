@@ -1,8 +1,7 @@
 """A real model, SmolLM2 (135M parameters, a GGUF of 4 bits unpacked to float32), against transformers on the same file.
 
-Loading, reading a prompt of 512 tokens, and saying 128 tokens greedily, in float32 and with the weights in 8 bits. The
-limit of decoding is memory: every weight is read once per token, so the share of the measured read bandwidth that is
-used tells how much could still be gained. Needs `qkv models get smollm2`.
+Loading, a prefill of 512 tokens, and 128 greedy tokens, in float32 and with 8-bit weights. Decoding is limited by memory:
+every weight is read once per token, so the used share of the measured read bandwidth shows the possible gain. Needs `qkv models get smollm2`.
 """
 
 import gc
@@ -32,14 +31,14 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def bandwidth() -> float:
-    """Bytes per second that all threads together read from memory: the sum of a gigabyte, at its best."""
+    """Return the read bandwidth of all threads in bytes per second: the best time of the sum of a gigabyte."""
     table = torch.ones(1 << 28)
     best = min(seconds(table.sum) for _ in range(8))
     return table.numel() * 4 / best
 
 
 def weight_bytes(model: qkv.Transformer) -> int:
-    """What must be read for one token: every matrix of the blocks, and the head."""
+    """Return the bytes that a token reads: every matrix of the blocks, and the head."""
     total = 0
     for module in model.modules():
         if isinstance(module, torch.nn.Linear):

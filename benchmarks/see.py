@@ -1,12 +1,11 @@
-"""What looking costs, on SmolLM2 (135M): tracing, exact maps, the page, patterns; against transformers' own ways and,
-where they are installed, TransformerLens and BertViz.
+"""Tracing on SmolLM2 (135M): traces, exact maps, the page, patterns; against transformers and, if installed, TransformerLens
+and BertViz.
 
     python -m benchmarks.see            all of it
-    python -m benchmarks.see peers      TransformerLens and BertViz alone, a table of their own
+    python -m benchmarks.see peers      only TransformerLens and BertViz, as a separate table
 
-Needs `qkv models get smollm2`. Memory is the peak of a process of its own. Rows without a rival have a bar that is a time or
-a size, and the ratio is to that. The two peers are no dependency of ours: `pip install --target FOLDER transformer_lens
-bertviz` and PYTHONPATH=FOLDER are enough.
+Needs `qkv models get smollm2`. Memory is the peak of a separate process. In rows without a rival the ratio is to a time or a
+size. The two peers are not dependencies: `pip install --target FOLDER transformer_lens bertviz` and PYTHONPATH=FOLDER.
 """
 
 import gc
@@ -96,7 +95,7 @@ print(peak() - before)
 
 
 def gigabytes(code: str) -> float:
-    """Peak memory of some lines in a process of their own, beyond what the model takes."""
+    """Return the peak memory of code in a separate process, without the model."""
     done = subprocess.run([sys.executable, "-c", HELPER + code], capture_output=True, text=True, check=True)
     return float(done.stdout.split()[-1])
 
@@ -117,7 +116,7 @@ print(read - begun, time.perf_counter() - read)
 def whole_command(tokenizer: Any, n: int, busy: bool) -> list[Row]:
     """`qkv see --file … -o page.html` from its start to its end, against its start-up and three plain forward passes.
 
-    Beside a process that spins the plain passes, too, let their threads sleep, as the command line does.
+    Waiting threads of the plain passes sleep too, as in the command line.
     """
     text = tokenizer.decode((tokenizer.encode(TEXT) * 300)[:n])
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +140,7 @@ def whole_command(tokenizer: Any, n: int, busy: bool) -> list[Row]:
 
 
 def first_paint(file: Path) -> float:
-    """Seconds until Chromium has painted something of the page."""
+    """Return the seconds until the first paint in Chromium."""
     from playwright.sync_api import sync_playwright
 
     flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
@@ -161,7 +160,7 @@ def first_paint(file: Path) -> float:
 
 
 def installed(package: str) -> str:
-    """Its version; nothing where it isn't here."""
+    """Return the version of a package, or "" if it is not installed."""
     return importlib.metadata.version(package) if importlib.util.find_spec(package) else ""
 
 
@@ -170,7 +169,7 @@ def absent(what: str, unit: str, name: str) -> Row:
 
 
 def lens(model: Any, ids: list[int], n: int = 512) -> list[Row]:
-    """All 270 maps of a text by TransformerLens: its bridge around transformers' model, nothing kept but the patterns."""
+    """All 270 maps of a text by TransformerLens: its bridge around transformers' model, storing only the patterns."""
     whats = (
         f"a trace of {n:,} tokens and all 270 exact maps of it, against TransformerLens' run_with_cache",
         f"extra memory of tracing {n:,} tokens, against TransformerLens' patterns alone",
@@ -205,7 +204,7 @@ def lens(model: Any, ids: list[int], n: int = 512) -> list[Row]:
 
 
 def viz(model: Any, ids: list[int], n: int = 128) -> list[Row]:
-    """The page of all 270 heads by BertViz's head_view, from maps that are there already."""
+    """The page of all 270 heads by BertViz's head_view, from computed maps."""
     whats = f"page of {n} tokens, all 270 heads: size, against BertViz' head_view", "… written in"
     version = installed("bertviz")
     if not version:

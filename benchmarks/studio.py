@@ -1,10 +1,10 @@
-"""The studio as a person meets it: from the command to the first map, from a key pressed to new maps and words, from a long
-text to all its heads, tiles while that is computed, panning at 8,000 tokens, memory, and twenty tabs.
+"""Times of the studio: from the command to the first map, from a key press to new maps and words, from a long text to all
+heads, tiles meanwhile, panning at 8,000 tokens, memory, and twenty tabs.
 
-    python -m benchmarks.studio [first typing long frames tabs]         all, or those named: the others stay in the table
+    python -m benchmarks.studio [first typing long frames tabs]         all, or those named; other rows of the table stay
 
-Needs Debian's chromium and `qkv models get smollm2`. The bare forward pass runs in a process of its own, in turns with the
-studio; the best of several rounds counts, but for tiles, of which the 95th of a hundred does.
+Needs Debian's chromium and `qkv models get smollm2`. The plain forward pass runs in a separate process, in turns with the
+studio; the best of several rounds counts, and for tiles the 95th percentile of 100.
 """
 
 import json
@@ -58,7 +58,7 @@ for line in sys.stdin:
 
 
 class Forward:
-    """The bare forward pass of SmolLM2, with the words after the last token, in a process of its own."""
+    """The plain forward pass of SmolLM2 with the logits of the last token, in a separate process."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -66,7 +66,7 @@ class Forward:
         )
 
     def run(self, text: str, count: int = 10**6) -> tuple[float, str]:
-        """Seconds, and the text of so many tokens."""
+        """Return the seconds, and the text cut to `count` tokens."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps([text, count]) + "\n")
         self.process.stdin.flush()
@@ -78,7 +78,7 @@ class Forward:
 
 
 class Studio:
-    """`qkv studio` as people start it."""
+    """A `qkv studio` process."""
 
     def __init__(self) -> None:
         self.start_time = time.perf_counter()
@@ -95,7 +95,7 @@ class Studio:
         self.client = Client(self.address)
 
     def memory(self) -> dict[str, float]:
-        """MB that the web process and the worker hold."""
+        """Return the peak memory of the web process and the worker in MB."""
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=True
         )
@@ -121,7 +121,7 @@ def studio() -> Iterator[Studio]:
 
 
 def first(browser: Browser) -> list[Row]:
-    """From the command to the first map on the screen; the browser is there already."""
+    """From the command to the first map on the screen, in a running browser."""
     ours, peer = [], []
     for _ in range(7):
         start = time.perf_counter()
@@ -147,7 +147,7 @@ def first(browser: Browser) -> list[Row]:
 
 
 def open_tab(browser: Browser, server: Studio, text: str) -> Page:
-    """A tab with a text in SmolLM2, everything there."""
+    """Open a tab with a text in SmolLM2 and wait for all results."""
     tab = browser.new_context(viewport=dict(width=1440, height=1000)).new_page()
     tab.goto(server.address)
     tab.wait_for_selector("html[data-ready]")
@@ -161,7 +161,7 @@ def open_tab(browser: Browser, server: Studio, text: str) -> Page:
 
 
 def typing(browser: Browser) -> list[Row]:
-    """30 tokens: a key, then everything that follows it; a head off, then new bars."""
+    """30 tokens: from a key press to all results; from switching a head off to new bars."""
     rows = []
     forward = Forward()
     with studio() as server:
@@ -218,7 +218,7 @@ def typing(browser: Browser) -> list[Row]:
 
 
 def request_frames(server: Studio, body: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
-    """When each frame of an answer was there, in seconds."""
+    """Send a request and return (seconds, JSON) of each frame of the response."""
     import http.client
 
     line = http.client.HTTPConnection(server.client.host, server.client.port, timeout=600)
@@ -238,7 +238,7 @@ def request_frames(server: Studio, body: dict[str, Any]) -> list[tuple[float, di
 
 
 def _frame_size(content: bytes) -> int | None:
-    """Bytes of the first frame, if it is all there."""
+    """Return the bytes of the first frame if it is complete, else None."""
     if len(content) < 4:
         return None
     size = 4 + int.from_bytes(content[:4], "little")
@@ -254,7 +254,7 @@ def _frame_size(content: bytes) -> int | None:
 
 
 def long(browser: Browser) -> list[Row]:
-    """4,000 tokens: the overview of all heads, tiles meanwhile and alone, memory."""
+    """4,000 tokens: the overview of all heads, tiles during and after it, memory."""
     book = store.path("shakespeare")
     assert book is not None, "qkv data get shakespeare"
     forward = Forward()
@@ -312,7 +312,7 @@ def _high(times: list[float]) -> float:
 
 
 def _tile(server: Studio, spec: dict[str, Any], count: int) -> float:
-    """Seconds for one tile that nobody asked for before: any head, any zoom, anywhere."""
+    """Return the seconds for a tile that is not cached: another head, zoom and position for each `count`."""
     wide = 1 << count % 5
     size = 256 * wide
     row, col = ((count * 37 + shift) % max(1, LONG // size + 1) * size for shift in (0, 11))
@@ -334,7 +334,7 @@ def _tile(server: Studio, spec: dict[str, Any], count: int) -> float:
         "sink": bool(count % 3 == 0),
     }
     start = time.perf_counter()
-    frames = server.client.ask(**body)
+    frames = server.client.respond(**body)
     assert frames[0][0]["kind"] == "tile", frames
     return time.perf_counter() - start
 
@@ -356,7 +356,7 @@ PAN = """(() => { const map = document.querySelector("qkv-map"); let turn = 0;
 
 
 def frames(browser: Browser) -> list[Row]:
-    """Panning and zooming a map of 8,000 tokens: frames that are dropped beyond those of an empty loop."""
+    """Panning and zooming a map of 8,000 tokens: dropped frames, minus those of an empty loop."""
     book = store.path("shakespeare")
     assert book is not None
     forward = Forward()
@@ -388,7 +388,7 @@ def frames(browser: Browser) -> list[Row]:
 
 
 def tabs(browser: Browser) -> list[Row]:
-    """Twenty tabs in one browser, each with its events, each asking a known view once a second for a minute; typing in one."""
+    """Twenty tabs in a browser, each with an event stream and a request for a cached view every second; typing in one."""
     forward = Forward()
     with studio() as server:
         text = forward.run(SENTENCE, 30)[1]

@@ -1,8 +1,8 @@
 """Training: tokens per second against transformers' GPT-2, and time to quality against the classic small recipe.
 
-The recipe is the one that first tutorials use: 4 layers, width 128, context 64, batch 12, learned positions, GELU,
-2,000 steps of AdamW, characters of tiny Shakespeare with the last tenth held out. It is built here from our own parts
-and trained by the same loop as our preset, so that only the recipe differs.
+The recipe is that of beginners' tutorials: 4 layers, width 128, context 64, batch 12, learned positions, GELU,
+2,000 steps of AdamW, characters of tiny Shakespeare with the last tenth held out. It uses our modules and the
+same loop as our preset, so that only the recipe differs.
 """
 
 import sys
@@ -103,7 +103,7 @@ def speed(compiled: bool) -> list[Row]:
 def learn(
     config: Config, settings: Settings, task: NextWord, goal: float | None, limit: float | None, compile: bool
 ) -> list[tuple[float, int, float]]:
-    """Train; gives (seconds, step, validation loss) at each evaluation. Time spent evaluating doesn't count."""
+    """Train and return (seconds, step, validation loss) at each evaluation, without the time of evaluations."""
     torch.manual_seed(0)
     start_time = time.perf_counter()
     model = Transformer(config)
@@ -150,7 +150,7 @@ def quality() -> list[Row]:
     print(f"ours, short: {[(round(s), n, round(v, 3)) for s, n, v in reached]}", flush=True)
     long = quick(settings, ours, config, seconds, 0.9)
     curve = learn(config, long, ours, None, None, compile=False)
-    best = [row for row in curve if row[0] <= seconds][-1]  # what came later than the recipe's end doesn't count
+    best = [row for row in curve if row[0] <= seconds][-1]  # within the time of the recipe
     print(f"ours, long: {best[2]:.3f} after {best[0]:.0f} s", flush=True)
     is_reached = reached[-1][2] <= loss
     return [
@@ -174,7 +174,7 @@ def quality() -> list[Row]:
 
 
 def quick(settings: Settings, task: NextWord, config: Config, seconds: float, share: float) -> Settings:
-    """The preset with as many steps as fit into a share of some seconds on this machine, measured now."""
+    """Return the preset with as many steps as fit into a share of some seconds, measured on this machine."""
     from dataclasses import replace
 
     model = Transformer(config)
@@ -190,7 +190,7 @@ def quick(settings: Settings, task: NextWord, config: Config, seconds: float, sh
         for _ in range(5):
             step()
         times.append((time.perf_counter() - start_time) / 5)
-    each = sorted(times)[1]  # neither the luckiest nor a disturbed one
+    each = sorted(times)[1]  # the median
     steps = max(int(share * seconds / each), 50)
     return replace(settings, steps=steps, eval_every=max(steps // 10, 1))
 

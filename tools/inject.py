@@ -1,11 +1,11 @@
-"""Put one known mistake into right attention by editing its syntax tree, and ask `qkv check` for it.
+"""Inject a known mistake into correct attention by editing its syntax tree, and run `qkv check` on it.
 
     .venv/bin/python tools/inject.py FILE.py:NAME [FILE.py:NAME …] [--json FILE]
     .venv/bin/python tools/inject.py --wild FOLDER [--half work|held] [--json FILE]
 
-Every mistake of `MISTAKES` goes in wherever its pattern is found, at most once per object. --wild takes the objects of
-tests/doctor/corpora/wild/objects.tsv that are right and that the check calls right; FOLDER is as in tools/wild.py. What is printed
-for each: the mistake that went in, and whether it was named, misnamed, missed as "partly" or missed as plain "right".
+Every mistake of `MISTAKES` is injected where its pattern matches, at most once per object. --wild takes the objects of
+tests/doctor/corpora/wild/objects.tsv that are right; FOLDER is as in tools/wild.py. For each injected mistake it prints
+whether it was named, misnamed, missed as "partly" or missed as "right".
 """
 
 import argparse
@@ -27,12 +27,12 @@ try:
 except ImportError:  # started as a script
     import wild
 
-Edit = Callable[[ast.AST], ast.AST | None]  # a node → what takes its place, or None where the mistake doesn't fit
+Edit = Callable[[ast.AST], ast.AST | None]  # a node → its replacement, or None if the mistake doesn't apply
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistake: the ids that are a right answer, and the edit that makes it."""
+    """A mistake: the ids that are a correct answer, and the edit that injects it."""
 
     name: str
     ids: tuple[str, ...]
@@ -40,7 +40,7 @@ class Mistake:
 
 
 def called_name(node: ast.AST) -> str:
-    """The last word of what a call calls.
+    """Return the last part of the name that a call calls.
 
     >>> called_name(ast.parse("F.softmax(x)", mode="eval").body)
     'softmax'
@@ -51,14 +51,14 @@ def called_name(node: ast.AST) -> str:
 
 
 def is_root(node: ast.AST) -> bool:
-    """A square root: math.sqrt(d), d ** 0.5."""
+    """True for a square root: math.sqrt(d), d ** 0.5."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         return isinstance(node.right, ast.Constant) and node.right.value == 0.5
     return called_name(node) == "sqrt"
 
 
 def is_inverse_root(node: ast.AST) -> bool:
-    """d ** -0.5, 1 / sqrt(d), or a name that says scale."""
+    """True for d ** -0.5, 1 / sqrt(d), or a name that contains "scal"."""
     text = ast.unparse(node)
     return bool(re.fullmatch(r".+ \*\* -0\.5|1(\.0)? / .*(sqrt\(.*\)|\*\* 0\.5\)?)|(self\.)?\w*scal\w*", text))
 
@@ -66,7 +66,7 @@ def is_inverse_root(node: ast.AST) -> bool:
 def edit_scale(
     operator: type[ast.operator], is_scale: Callable[[ast.AST], bool], replace: Callable[[ast.BinOp], ast.AST]
 ) -> Edit:
-    """Edit a product or quotient with the scale."""
+    """Return an edit of a product or quotient with the scale."""
 
     def edit(node: ast.AST) -> ast.AST | None:
         fits = isinstance(node, ast.BinOp) and isinstance(node.op, operator) and is_scale(node.right)
@@ -76,7 +76,7 @@ def edit_scale(
 
 
 def argument(call: str, name: str, position: int, value: str) -> Edit:
-    """Give a call another value for an argument; of a method, places are counted without the object."""
+    """Return an edit that changes an argument of a call; positions in a method don't count the object."""
 
     def edit(node: ast.AST) -> ast.AST | None:
         if called_name(node) != call:
@@ -101,7 +101,7 @@ MODULES = ("torch", "F", "np", "numpy", "nn.functional", "torch.nn.functional", 
 
 
 def remove_call(call: str, which: str = "") -> Edit:
-    """Leave a call out: its first argument, or the object of a method, takes its place."""
+    """Return an edit that replaces a call by its first argument, or a method call by its object."""
 
     def edit(node: ast.AST) -> ast.AST | None:
         if called_name(node) != call or (which and not re.search(which, ast.unparse(node))):
@@ -115,7 +115,7 @@ def remove_call(call: str, which: str = "") -> Edit:
 
 
 def rename_call(call: str, other: str) -> Edit:
-    """Call something else."""
+    """Return an edit that calls another function."""
 
     def edit(node: ast.AST) -> ast.AST | None:
         if called_name(node) != call:
@@ -131,7 +131,7 @@ def rename_call(call: str, other: str) -> Edit:
 
 
 def invert_mask(node: ast.AST) -> ast.AST | None:
-    """masked_fill where the mask says the opposite."""
+    """Invert the mask of masked_fill."""
     if called_name(node) != "masked_fill":
         return None
     assert isinstance(node, ast.Call)
@@ -148,14 +148,14 @@ def invert_mask(node: ast.AST) -> ast.AST | None:
 
 
 def discard_result(node: ast.AST) -> ast.AST | None:
-    """x = x.masked_fill(…) whose result is thrown away."""
+    """Discard the result of x = x.masked_fill(…)."""
     if isinstance(node, ast.Assign) and called_name(node.value) == "masked_fill":
         return ast.Expr(node.value)
     return None
 
 
 def disable_mask(node: ast.AST) -> ast.AST | None:
-    """`if mask is not None:` that is never true."""
+    """Make `if mask is not None:` never true."""
     if isinstance(node, ast.If) and re.fullmatch(r"\w*mask\w* is not None", ast.unparse(node.test)):
         node.test = ast.Constant(False)
         return node
@@ -163,14 +163,14 @@ def disable_mask(node: ast.AST) -> ast.AST | None:
 
 
 def add_mask(node: ast.AST) -> ast.AST | None:
-    """A mask that is added as it is."""
+    """Add the boolean mask to the scores instead of filling."""
     if called_name(node) != "masked_fill" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     return ast.parse(f"{ast.unparse(node.func.value)} + ({ast.unparse(node.args[0])})", mode="eval").body
 
 
 def skip_transpose(node: ast.AST) -> ast.AST | None:
-    """out.transpose(1, 2).reshape(b, n, c) without the transpose."""
+    """Remove the transpose from out.transpose(1, 2).reshape(b, n, c)."""
     if called_name(node) not in ("view", "reshape", "flatten"):
         return None
     text = ast.unparse(node)
@@ -184,7 +184,7 @@ def skip_transpose(node: ast.AST) -> ast.AST | None:
 
 
 def swap_view_axes(node: ast.AST) -> ast.AST | None:
-    """x.view(b, n, h, d).transpose(1, 2) as x.view(b, h, n, d)."""
+    """Replace x.view(b, n, h, d).transpose(1, 2) by x.view(b, h, n, d)."""
     if called_name(node) != "transpose" or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     inner = node.func.value
@@ -197,7 +197,7 @@ def swap_view_axes(node: ast.AST) -> ast.AST | None:
 
 
 def other_projection(projection: str, replacement: str) -> Edit:
-    """k made by the layer that makes q."""
+    """Return an edit that computes a projection with the layer of another one."""
     letters = {"q": r"(w_?|to_?)?q(uer(y|ies))?(_?(proj|linear|layer|w))?s?", "k": r"(w_?|to_?)?k(eys?)?(_?(proj|linear|layer|w))?s?", "v": r"(w_?|to_?)?v(alues?)?(_?(proj|linear|layer|w))?s?"}  # fmt: skip
 
     def edit(node: ast.AST) -> ast.AST | None:
@@ -221,7 +221,7 @@ def other_projection(projection: str, replacement: str) -> Edit:
 
 
 def no_output(node: ast.AST) -> ast.AST | None:
-    """return self.out(x) as return x."""
+    """Replace return self.out(x) by return x."""
     if not isinstance(node, ast.Return) or node.value is None:
         return None
     whole = node.value
@@ -239,7 +239,7 @@ def no_output(node: ast.AST) -> ast.AST | None:
 
 
 def after_softmax(node: ast.AST) -> ast.AST | None:
-    """softmax(x / √d) as softmax(x) / √d."""
+    """Replace softmax(x / √d) by softmax(x) / √d."""
     if called_name(node) != "softmax" or not isinstance(node, ast.Call) or not node.args:
         return None
     scaled_scores = node.args[0]
@@ -250,12 +250,12 @@ def after_softmax(node: ast.AST) -> ast.AST | None:
 
 
 def plain_list(node: ast.AST) -> ast.AST | None:
-    """A list of layers that the module doesn't know of."""
+    """Replace a ModuleList by a plain list."""
     return node.args[0] if called_name(node) == "ModuleList" and isinstance(node, ast.Call) and node.args else None
 
 
 def always_dropout(node: ast.AST) -> ast.AST | None:
-    """Dropout that also works in eval mode."""
+    """Apply dropout in eval mode too."""
     if re.fullmatch(r"self\.\w*drop\w*", ast.unparse(node.func) if isinstance(node, ast.Call) else ""):
         assert isinstance(node, ast.Call)
         return ast.parse(
@@ -265,7 +265,7 @@ def always_dropout(node: ast.AST) -> ast.AST | None:
 
 
 def no_residual(node: ast.AST) -> ast.AST | None:
-    """x = x + f(x) as x = f(x)."""
+    """Replace x = x + f(x) by x = f(x)."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
         target, call = node.value.left, node.value.right
         if (
@@ -331,7 +331,7 @@ MISTAKES = (
 
 
 def injections(text: str, name: str) -> Iterator[tuple[Mistake, str]]:
-    """Each mistake that fits a definition, with the whole file as it is then.
+    """Yield each mistake that applies to a definition, with the source of the changed file.
 
     >>> right = "def attend(q, k, v):\\n    return torch.softmax(q @ k.mT / math.sqrt(d), dim=-1) @ v"
     >>> [mistake.name for mistake, _ in injections(right, "attend")][:3]
@@ -348,7 +348,7 @@ def injections(text: str, name: str) -> Iterator[tuple[Mistake, str]]:
 
 
 def _apply_first(root: ast.AST, edit: Edit) -> bool:
-    """Put in the first edit that fits; whether there was one."""
+    """Apply the first edit that matches; return True if there was one."""
     if isinstance(root, ast.ClassDef) and edit(root) is not None:
         return True
     for node in ast.walk(root):
@@ -385,7 +385,7 @@ def try_mistakes(folder: Path, path: str, name: str) -> list[dict[str, str]]:
 
 
 def _copies(options: argparse.Namespace, temporary: Path) -> Iterator[tuple[Path, str, str]]:
-    """(folder, path, name): a folder of its own for each object, since its file is written to."""
+    """Yield (folder, path, name): a separate folder for each object, since its file is changed."""
     for number, target in enumerate(options.targets):
         path, _, name = target.rpartition(":")
         folder = temporary / f"target{number}"

@@ -1,12 +1,12 @@
 """Write docs/architecture.md, docs/architecture.zh-CN.md and docs/architecture.svg from the docstrings and imports.
 
-    .venv/bin/python tools/make_architecture.py            write them; list what is left to translate
+    .venv/bin/python tools/make_architecture.py            write them; list missing translations
     .venv/bin/python tools/make_architecture.py --check    write nothing; exit code 1 if something is missing or out of date
 
-What stands above GENERATED in a page is written by hand. Below it, each package is described by the first paragraph of its
+The text above GENERATED is written by hand. Below it, each package is described by the first paragraph of its
 docstring, and its files, in the order of "Read in this order: …", by the first sentence of theirs. For each path,
-tools/architecture.zh-CN.json has the sentence and its Chinese: fill in what is empty. A reworded sentence keeps its Chinese
-and is listed to be read again. The diagram shows which package imports which.
+tools/architecture.zh-CN.json has the sentence and its Chinese: fill in the empty ones. A reworded sentence keeps its Chinese
+and is listed for review. The diagram shows which package imports which.
 """
 
 import ast
@@ -22,7 +22,7 @@ PAGES = {"en": DOCS / "architecture.md", "zh": DOCS / "architecture.zh-CN.md"}
 DIAGRAM = DOCS / "architecture.svg"
 CHINESE = Path(__file__).with_name("architecture.zh-CN.json")
 GENERATED = "<!-- Generated from here on by tools/make_architecture.py from the docstrings. -->\n"
-WITHOUT_FILES = "doctor"  # shown by its packages alone
+WITHOUT_FILES = "doctor"  # only its packages are listed
 
 # Where the diagram shows each package: row from the bottom, column. Arrows lead down.
 POSITIONS = {

@@ -1,13 +1,13 @@
-"""Make the captioner that ships with qkv: draw digits and shapes, train a translator from pictures to words, keep its best
-weights in float16, and say how good it is on pictures it never saw, and on fonts it never saw.
+"""Make the captioner that ships with qkv: draw digits and shapes, train a translator from pictures to words, store its best
+weights in float16, and print its accuracy on unseen pictures and unseen fonts.
 
-    .venv/bin/python tools/make_captioner.py            some eight minutes of one core; writes src/qkv/demo/pictures
-    .venv/bin/python tools/make_captioner.py --judge    how good the one there is
+    .venv/bin/python tools/make_captioner.py            about 8 minutes on one core; writes src/qkv/demo/pictures
+    .venv/bin/python tools/make_captioner.py --judge    evaluate the one that ships
 
-What ships (478 kB) tells 100 % of unseen pictures with one thing and 96.1 % of those with two word for word (227 and 750 pictures,
-each in both languages; in unseen fonts 99.8 and 97.3 %), and over 99 % of a noun's attention is in the box around its thing, which is
-30 % of the picture. None of these pictures is among those it learned from. Nouns look there because it was taught (Pointing): trained
-by words alone, 94.0 % of two things were right and 50 % of the attention was there.
+The shipped one (478 kB) captions 100 % of unseen pictures with one shape and 96.1 % of those with two exactly (227 and 750
+pictures, each in both languages; in unseen fonts 99.8 and 97.3 %). Over 99 % of a noun's attention is in the box around its
+shape, which is 30 % of the picture. No test picture is in the training set. The loss of `Pointing` teaches this attention:
+trained on words alone, 94.0 % of two shapes were right and 50 % of the attention was in the box.
 """
 
 import json
@@ -45,11 +45,11 @@ SIZES = dict(
     width=64, n_head=4, n_layer=3, n_decoder_layer=1, window=20, position="learned", context=132,
     steps=2700, batch=32, eval_every=300, eval_batches=8,
 )  # fmt: skip
-N_PICTURES = 30_000  # pictures to learn from, each told in both languages
+N_PICTURES = 30_000  # training pictures, each captioned in both languages
 TRAINING_SEED = 0  # the seed of these pictures
-N_TEST, N_ATTENTION = 1000, 200  # other pictures: told, and looked at word by word
-NOUNS = (1, 4)  # which words are, in both languages: a seven and a square, 数字 七 和 一个 方形
-POINTING = 0.3  # how much a noun's looking counts, beside saying it
+N_TEST, N_ATTENTION = 1000, 200  # test pictures: captioned, and evaluated word by word
+NOUNS = (1, 4)  # indices of the nouns, in both languages: a seven and a square, 数字 七 和 一个 方形
+POINTING = 0.3  # weight of the attention loss of a noun
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 DEJAVU = ["DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSerif"]
 TRAINING_FONTS = [
@@ -80,14 +80,14 @@ CANVAS = 72
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture in shades of grey with one thing or two beside each other, and what is to be seen, in both languages."""
+    """A greyscale picture with one or two shapes side by side, and its captions in both languages."""
 
     shades: np.ndarray
     descriptions: tuple[str, str]
-    boundary: float | None  # where the first thing ends, as a share of the way from the first ink to the last
+    boundary: float | None  # end of the first shape, as a share of the inked width
 
     def boxes(self, pixels: np.ndarray) -> list[np.ndarray]:
-        """The patches around each thing on the small picture of this one, (8, 16); none where there is no second thing."""
+        """Return the patches around each shape of the downscaled picture, (8, 16); all False without a second shape."""
         inked = np.flatnonzero(pixels.any(0))
         middle = inked[0] + (inked[-1] + 1 - inked[0]) * (self.boundary or 1.0)
         boxes = []
@@ -101,20 +101,20 @@ class Drawing:
 
 
 def draw_picture(dice: np.random.Generator, fonts: list[str] = TRAINING_FONTS) -> Drawing:
-    """Draw one, three times of four with two things."""
+    """Draw a picture, with two shapes three times out of four."""
     names = [str(name) for name in dice.choice(list(SHAPES), 1 if dice.random() < 0.25 else 2)]
     shapes = [trim(draw_shape(name, dice, fonts)) for name in names]
     gap = np.zeros((CANVAS, int(dice.integers(3, 12))))
     sheet = np.pad(shapes[0] if len(shapes) == 1 else np.concatenate([shapes[0], gap, shapes[1]], axis=1), 4)
     shades = sheet * dice.uniform(0.5, 1.0) + dice.normal(0, 0.02, sheet.shape)
-    shades = 1 - shades if dice.random() < 0.7 else shades  # black on white, or chalk
+    shades = 1 - shades if dice.random() < 0.7 else shades  # dark on light, or light on dark
     descriptions = tuple(word.join(SHAPES[name][i] for name in names) for i, word in enumerate((" and ", "和")))
     ends = (shapes[0].shape[1] + gap.shape[1] / 2) / (sheet.shape[1] - 8) if len(shapes) == 2 else None
     return Drawing(shades, (descriptions[0], descriptions[1]), ends)
 
 
 def draw_shape(name: str, dice: np.random.Generator, fonts: list[str]) -> np.ndarray:
-    """One thing in ink on a sheet, a little turned."""
+    """Draw a shape, slightly rotated."""
     sheet = Image.new("L", (CANVAS, CANVAS))
     pen, middle = ImageDraw.Draw(sheet), CANVAS / 2
     if name.isdigit():
@@ -138,13 +138,13 @@ def draw_shape(name: str, dice: np.random.Generator, fonts: list[str]) -> np.nda
 
 
 def trim(sheet: np.ndarray) -> np.ndarray:
-    """Without the empty columns at its sides."""
+    """Remove the empty columns at both sides."""
     used = np.flatnonzero((sheet > 0.2).any(0))
     return sheet[:, used[0] : used[-1] + 1]
 
 
 def make_pictures(seed: int, count: int, fonts: list[str] = TRAINING_FONTS) -> Iterator[tuple[np.ndarray, Drawing]]:
-    """Pictures, each with the pixels that the captioner reads of it."""
+    """Yield pictures, each with the pixels that the captioner reads."""
     dice = np.random.default_rng(seed)
     for _ in range(count):
         drawing = draw_picture(dice, fonts)
@@ -152,12 +152,12 @@ def make_pictures(seed: int, count: int, fonts: list[str] = TRAINING_FONTS) -> I
 
 
 def make_tokenizer() -> Tokenizer:
-    """A token for each sign and for each word, so that a word is one row of cross-attention."""
+    """Return a tokenizer with a token for each sign and each word, so that a word is one row of cross-attention."""
     pieces = sorted(
         {cut for each in SHAPES.values() for description in each for cut in re.findall(WORD, description)}
         | {" and", "和"}
     )
-    pieces += [f" {word}" for word in ("a", "an")]  # of the second thing
+    pieces += [f" {word}" for word in ("a", "an")]  # before the second shape
     names = [*picture_tokens.SIGNS, *picture_tokens.LANGUAGE_SIGNS.values(), *pieces]
     library = Library(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Split(Regex(f"{WORD}|."), "isolated")
@@ -166,14 +166,14 @@ def make_tokenizer() -> Tokenizer:
 
 
 class Pointing(Translation):
-    """A translator that is also told where its nouns should look: what of their attention lies beside their thing is loss."""
+    """A translator with an attention loss: the attention of nouns outside the box of their shape is penalized."""
 
     def __init__(self, plain: Translation, boxes: dict[bytes, np.ndarray]) -> None:
         super().__init__(plain.train, plain.held_out, plain.tokenizer, plain.examples)
         self.boxes = boxes
 
     def loss(self, model: Any, batch: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        if not torch.is_grad_enabled():  # how well it tells pictures is measured by words alone
+        if not torch.is_grad_enabled():  # evaluation measures words alone
             return super().loss(model, batch)
         with record() as calls:
             loss, count = super().loss(model, batch)
@@ -212,7 +212,7 @@ def main() -> None:
         for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
             shutil.copy(run.folder / name, DEMO / name)
         record = json.loads((DEMO / "config.json").read_text(encoding="utf-8"))
-        record["data"]["source"] = file.name  # drawn by this script, and not kept
+        record["data"]["source"] = file.name  # drawn by this script, not stored
         (DEMO / "config.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         save_file(
             {k: v.half() for k, v in load_file(best / "model.safetensors").items()}, checkpoint / "model.safetensors"
@@ -224,7 +224,7 @@ def main() -> None:
 
 
 def evaluate() -> None:
-    """Say how good what ships is, by pictures none of which it learned from."""
+    """Print the accuracy of the shipped captioner on pictures outside of the training set."""
     model, tokenizer = load(DEMO)
     size = sum(file.stat().st_size for file in DEMO.rglob("*") if file.is_file())
     learned = {picture_tokens.signs(pixels) for pixels, _ in make_pictures(TRAINING_SEED, N_PICTURES)}
@@ -243,7 +243,7 @@ def evaluate() -> None:
 
 
 def both_languages(pixels: np.ndarray, drawing: Drawing) -> list[tuple[str, str]]:
-    """What the captioner reads and should say, in both languages."""
+    """Return (source, caption) in both languages."""
     return [
         (picture_tokens.source(pixels, lang), description)
         for lang, description in zip(picture_tokens.LANGUAGE_SIGNS, drawing.descriptions, strict=True)
@@ -251,7 +251,7 @@ def both_languages(pixels: np.ndarray, drawing: Drawing) -> list[tuple[str, str]
 
 
 def accuracy(model: Any, tokenizer: Any, examples: list[tuple[str, str]]) -> float:
-    """The share that is told word for word."""
+    """Return the share of captions that are exactly right."""
     predictions = [
         prediction
         for i in range(0, len(examples), 200)
@@ -261,8 +261,7 @@ def accuracy(model: Any, tokenizer: Any, examples: list[tuple[str, str]]) -> flo
 
 
 def attention_in_box(model: Any, tokenizer: Any, pixels: np.ndarray, drawing: Drawing) -> tuple[float, float]:
-    """The mean share of a noun's attention, as `qkv caption` shows it, in the box around its thing; and that box's share of
-    the picture, which even attention would give."""
+    """Return the mean share of a noun's attention in the box around its shape, and the share of uniform attention."""
     shares = []
     for lang in picture_tokens.LANGUAGE_SIGNS:
         words = caption(model, tokenizer, pixels, lang).words

@@ -1,8 +1,8 @@
-"""Write docs/check.md and docs/check.zh-CN.md from the words of the mistakes (src/qkv/doctor/mistakes).
+"""Write docs/check.md and docs/check.zh-CN.md from the texts of the mistakes (src/qkv/doctor/mistakes).
 
     .venv/bin/python tools/make_check_docs.py
 
-A test compares the pages with what this makes, so a mistake that is added or reworded can't be forgotten here.
+A test compares the pages with the output.
 """
 
 from collections import Counter
@@ -355,7 +355,7 @@ ROWS = {
     "false alarm": ("false alarms", "误报"),
     "right": ('plain "right"', "直接说“正确”"),
 }
-# Each list when it was run for the first time, before what it showed was changed.
+# The scores of each list at its first run, before any change that it led to.
 FIRST_RUNS = {
     "run": (
         "73 / 107",
@@ -388,7 +388,7 @@ FIRST_RUNS = {
 
 
 def scores(lang: str) -> str:
-    """The section on public code, from tests/doctor/corpora/wild/scores.tsv."""
+    """Return the section on public code, from tests/doctor/corpora/wild/scores.tsv."""
     column = list(FILES).index(lang)
     object_rows = [row for row in read_scores() if row["how"] == "object" and row["truth"] != "other"]
     counts = []
@@ -419,7 +419,7 @@ def scores(lang: str) -> str:
 
 
 def page(lang: str) -> str:
-    """The whole page in one language."""
+    """Return the page in a language."""
     shows, does, fix = LABELS[lang]
     colon = "：" if lang == "zh" else ":"
     before, _mark, heading = BEFORE[lang].rpartition("\n# ")

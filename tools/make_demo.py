@@ -1,4 +1,4 @@
-"""Make the date translator that ships with qkv: train it, keep its best weights in float16, and say how good it is.
+"""Make the date translator that ships with qkv: train it, store its best weights in float16, print its accuracy.
 
     .venv/bin/python tools/make_demo.py
 

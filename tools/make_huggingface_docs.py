@@ -108,7 +108,7 @@ COUNTED = {
 
 
 def page(lang: str, outcomes: dict[str, str], version: str) -> str:
-    """The whole page, from the road of every type."""
+    """Return the page, from the outcome of every type."""
     kinds = {outcome: sorted(kind for kind in outcomes if outcomes[kind] == outcome) for outcome in OUTCOMES}
     counts = {outcome: len(names) for outcome, names in kinds.items()}
     tried = counts["traced"] + counts["eager"] + counts["refused"]
@@ -120,7 +120,7 @@ def page(lang: str, outcomes: dict[str, str], version: str) -> str:
 
 
 def read_outcomes(lang: str = "en") -> dict[str, str]:
-    """The other way: the road of every type, as a page has it."""
+    """Return the outcome of every type, as listed on the page."""
     text = FILES[lang].read_text(encoding="utf-8")
     parts = re.split(r"^### .*$", text, flags=re.MULTILINE)[1:]
     return {
@@ -142,7 +142,7 @@ def _find_outcome(kind: str, answer: "multiprocessing.Queue[str]") -> None:
 
 
 def find_outcome(kind: str) -> str:
-    """The road of one type, found in a process of its own: what it leaves behind is gone."""
+    """Return the outcome of a type, determined in a separate process."""
     fork = multiprocessing.get_context("fork")
     answer = fork.Queue()
     process = fork.Process(target=_find_outcome, args=(kind, answer))
@@ -163,7 +163,7 @@ def main(requested_kinds: list[str]) -> int:
     from tests.tracing.record import zoo
 
     torch.set_num_threads(1)
-    zoo.build("llama")  # what all need is loaded once
+    zoo.build("llama")  # load shared modules before forking
     outcomes = {}
     kinds = requested_kinds or zoo.types()
     for done, kind in enumerate(kinds, 1):

@@ -1,9 +1,9 @@
-"""The pictures of docs/mixers.md: one sentence through a head of attention, retention, Mamba-2 and the delta rule.
+"""Draw the pictures of docs/mixers.md: a sentence in a head of attention, retention, Mamba-2 and the delta rule.
 
-    python tools/make_mixers_docs.py FOLDER [--steps 300]      FOLDER keeps the runs; docs/mixers*.png are written
+    python tools/make_mixers_docs.py FOLDER [--steps 300]      FOLDER stores the runs; writes docs/mixers*.png
 
-Each is a model of four layers that was trained here on tiny Shakespeare (`qkv data get shakespeare`), on the same batches.
-What is shown is one head of its last layer, the one that looks furthest.
+Each model has four layers and is trained on tiny Shakespeare (`qkv data get shakespeare`), on the same batches. The picture
+shows the head of its last layer that looks furthest.
 """
 
 import argparse
@@ -26,7 +26,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def load_or_train(mixer: str, folder: Path, text: str, steps: int) -> tuple[Any, Any]:
-    """A run of this mixer, trained if it isn't there yet."""
+    """Load the run of a mixer, and train it first if missing."""
     out = folder / mixer
     if not out.exists():
         runs.start("lm", out=out, source=text, changes={"mixer": mixer, "steps": steps}).train()
@@ -34,7 +34,7 @@ def load_or_train(mixer: str, folder: Path, text: str, steps: int) -> tuple[Any,
 
 
 def main() -> None:
-    """Train what is missing, draw in both languages."""
+    """Train missing models and draw in both languages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--text", default="shakespeare", help="a name of `qkv data`, or a file")

@@ -1,4 +1,4 @@
-"""Take README's pictures of the studio, docs/studio.png and docs/studio.zh-CN.png: the real thing in a real browser.
+"""Take the screenshots of the studio for the README, docs/studio.png and docs/studio.zh-CN.png.
 
 qkv models get smollm2 && python tools/make_studio_pictures.py        needs Debian's chromium
 """
@@ -16,7 +16,7 @@ FLAGS = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --d
 
 
 def main() -> None:
-    """One studio, two languages."""
+    """Take a screenshot in each language."""
     studio = subprocess.Popen(
         [sys.executable, "-m", "qkv", "studio", "--no-browser", "--port", "0"],
         stdout=subprocess.PIPE,

@@ -1,9 +1,9 @@
-"""Make the traces that ship with qkv (src/qkv/demo/traces), from the real models: `qkv see --demo` shows them offline.
+"""Make the traces that ship with qkv (src/qkv/demo/traces) from real models: `qkv see --demo` shows them offline.
 
     qkv models get smollm2 minilm opus-zh-en minimind && python tools/make_traces.py
 
-Float16 and without the output projections, so that each stays below 0.7 MB. Those that the studio opens well with hold
-where, and the next words. `python tools/make_traces.py --first` makes only what `qkv studio` opens with, from the shipped trace.
+Float16 and without output projections, so that each is below 0.7 MB. Those of OPENINGS also store the cell that the studio
+opens and the next words. `python tools/make_traces.py --first` only makes the first responses of `qkv studio`.
 """
 
 import json
@@ -42,7 +42,7 @@ FOLDER = Path(__file__).parent.parent / "src" / "qkv" / "demo" / "traces"
 
 
 def main() -> None:
-    """Trace each sentence once; then answer what the studio asks first."""
+    """Trace each sentence, then store the responses to the studio's first requests."""
     loaded: dict[str, tuple] = {}
     for name, (model, text) in TRACES.items() if "--first" not in sys.argv else ():
         if model not in loaded:
@@ -61,21 +61,21 @@ def main() -> None:
 
 
 def words(trace: Any, model: Any, tokenizer: Any) -> str:
-    """The next words after a trace's text, as the studio tells them."""
+    """Return the next words after a trace's text, as the studio shows them."""
     logits = trace.more["logits"][0]
     view = TextView(ViewSpec(openable.OpenableFile("", "", False, "", 0)), model, tokenizer)
     return json.dumps(next_words(logits[-1], view, len(logits) - 1, Sampling(1.0), 10, None))
 
 
 def opening(trace: Any, query_word: str, key_word: str) -> str:
-    """The head that links two words most, and where they are, as the studio opens it."""
+    """Return the head with the largest weight between two words, and their positions."""
     layer, head, _ = trace.find(query_word, key_word, most=1)[0]
     at = dict(part="decoder", item=0, layer=layer, head=head)
     return json.dumps(at | dict(query=trace.place(query_word), key=trace.place(key_word)))
 
 
 def first_requests() -> list[dict[str, Any]]:
-    """The shipped trace, and the head that it opens at."""
+    """Return the requests for the shipped trace and its first head."""
     spec = {"model": openable.FIRST}
     return [
         {"do": "view", "spec": spec},
@@ -84,7 +84,7 @@ def first_requests() -> list[dict[str, Any]]:
 
 
 def response_to(fields: dict[str, Any]) -> tuple[str, bytes]:
-    """An ask as the web process knows it, and the worker's answer."""
+    """Return the cache key of a request, and the worker's response."""
     request = requests.parse(fields, lambda name: openable.find(name, []))
     frames: list[bytes] = []
 

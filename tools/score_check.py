@@ -1,8 +1,8 @@
-"""How well `qkv check` judges code of people who never saw it (tests/doctor/corpora/strangers).
+"""Score `qkv check` on code by independent authors (tests/doctor/corpora/strangers).
 
     .venv/bin/python tools/score_check.py [--write] [part of a path …]
 
---write keeps what is judged wrongly in missed.json, which tests/doctor/test_strangers.py holds to.
+--write stores wrong verdicts in missed.json, which tests/doctor/test_strangers.py compares.
 """
 
 import json
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent.parent / "tests" / "doctor" / "corpora" / "strangers"
-REMARKS = ("E1", "M18", "N1")  # no mistakes by themselves: a remark is the right answer
+REMARKS = ("E1", "M18", "N1")  # not mistakes by themselves: a remark is the correct answer
 WORKERS = 2
 
 
 def cases() -> dict[str, dict[str, Any]]:
-    """Each definition by its name, path:Name, with what should be said about it: an id, or none where it is right."""
+    """Return each definition by path:Name, with the expected id; without an id if it is right."""
     answers = json.loads((HERE / "answers.json").read_text(encoding="utf-8"))
     return {
         f"{file}:{name}": {"file": file, "name": name, **answer}
@@ -30,7 +30,7 @@ def cases() -> dict[str, dict[str, Any]]:
 
 
 def check_case(case: dict[str, Any]) -> dict[str, Any]:
-    """What the doctor says: verdict, ids, lines, and whether that is the answer ("", "missed", "alarm", "not run")."""
+    """Return verdict, ids, lines, and `wrong`: "", "missed", "alarm" or "not run"."""
     from qkv.doctor import doctor
     from qkv.doctor.source import file as source
 
@@ -52,7 +52,7 @@ def check_case(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_all(cases: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Each in a process of its own, after torch was loaded once: what one does to Python, the next doesn't see."""
+    """Check each case in a forked process, after loading torch once."""
     import torch
 
     torch.set_num_threads(1)

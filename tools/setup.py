@@ -1,14 +1,14 @@
 """Make .venv from requirements.lock when it is missing or out of date; otherwise return at once.
 
-    python tools/setup.py [--quiet]        --quiet says nothing when there is nothing to do
+    python tools/setup.py [--quiet]        --quiet prints nothing if .venv is up to date
 
-Standard library only. Whatever can go wrong ends in a sentence and exit code 2. It speaks the language of the system,
-English or Chinese (QKV_LANG, LC_ALL, LC_MESSAGES, LANG).
+Standard library only. Errors print a sentence and exit with code 2. Messages are in the language of the system, English or
+Chinese (QKV_LANG, LC_ALL, LC_MESSAGES, LANG).
 """
 
 import sys
 
-# Before all else, so that an old Python gets this sentence and not a SyntaxError further down.
+# First, so that an old Python prints this message instead of a SyntaxError further down.
 if sys.version_info < (3, 11):
     sys.stderr.write("qkv needs Python 3.11 or newer and this is %d.%d; try e.g. python3.12\n" % sys.version_info[:2])
     sys.exit(2)
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
 STAMP = VENV / "qkv-setup.json"  # written last: a .venv without it was interrupted
-MARKER = VENV / "qkv-setup"  # in every .venv that this file made
+MARKER = VENV / "qkv-setup"  # in every .venv that this script made
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 VERSION = ".".join(map(str, sys.version_info[:3]))
@@ -60,11 +60,11 @@ CHINESE = {
 
 
 class Failed(Exception):
-    """Something the person at the keyboard has to know, as a sentence."""
+    """An error with a message for the user."""
 
 
 def translate(english, **values):
-    """The sentence in the language of the system, filled in."""
+    """Return a message in the language of the system, with its values."""
     return (CHINESE[english] if LANGUAGE.lower().startswith("zh") else english).format(**values)
 
 
@@ -73,7 +73,7 @@ def say(english, indent="", **values):
 
 
 def expected_stamp():
-    """What a finished .venv for this lock, project file, Python and folder has in its stamp."""
+    """Return the stamp of a complete .venv for this lock, project file, Python and folder."""
     files = hashlib.sha256(LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes())
     return {"files": files.hexdigest(), "python": VERSION, "home": sys.base_prefix, "folder": str(VENV)}
 
@@ -88,7 +88,7 @@ def read_stamp():
 
 
 def read_lock():
-    """Two lists of pins: torch with what only torch needs (the first block with pins), and the rest."""
+    """Return two lists of pins: torch with its own dependencies (the first block with pins), and the rest."""
     blocks = []
     for block in LOCK.read_text(encoding="utf-8").split("\n\n"):
         pins = [line.strip() for line in block.splitlines() if line.strip() and not line.startswith("#")]
@@ -97,8 +97,8 @@ def read_lock():
 
 
 def version_here(name):
-    """The version of a package that the Python running this has, or None."""
-    from importlib import metadata  # here, as it would slow down the run with nothing to do
+    """Return the version of a package in the Python that runs this, or None."""
+    from importlib import metadata  # imported here, since it is slow and often not needed
 
     try:
         return metadata.version(name)
@@ -107,7 +107,7 @@ def version_here(name):
 
 
 def find_torch():
-    """The folder and version of a torch that this Python has, that is new enough and that starts, or None."""
+    """Return the folder and version of this Python's torch if it is new enough and can be imported, else None."""
     spec, version = util.find_spec("torch"), version_here("torch")
     if spec is None or spec.origin is None or version is None:
         return None
@@ -118,7 +118,7 @@ def find_torch():
 
 
 def make_venv(torch_folder):
-    """A new .venv; with `torch_folder` it also sees the packages of the Python that runs this."""
+    """Create .venv; with `torch_folder`, it also uses the packages of the Python that runs this."""
     import venv
 
     say("making .venv with Python {version}", version=VERSION)
@@ -140,7 +140,7 @@ def make_venv(torch_folder):
 
 
 def short(line):
-    """pip's line in a few words, or None for a line that nobody waits for."""
+    """Return a short form of a line of pip, or None for other lines."""
     match = re.match(r"\s*Downloading (?:\S*/)?([^-/\s]+)-([^-\s]+)\S* \(([\d.]+) ([MG]B)\)", line)
     if match:
         name, version, size, unit = match.groups()
@@ -151,7 +151,7 @@ def short(line):
         )
     if line.startswith("Installing collected packages: "):
         names = line.split(": ", 1)[1].split(", ")
-        # pip lists what others need first, so the asked-for ones stand at the end.
+        # pip lists dependencies first, so the requested packages are at the end.
         if len(names) == 1:
             return translate("installing {name}", name=names[0])
         return translate("installing {name} and {n} more", name=names[-1], n=len(names) - 1)

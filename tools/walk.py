@@ -1,4 +1,4 @@
-"""Count how much code a command walks through.
+"""Count the files that a command goes through.
 
     PYTHONPATH=src python -m tools.walk [--files] [attend see train keystroke]
 

@@ -3,8 +3,8 @@
     .venv/bin/python tools/wild.py FOLDER [--list FILE] [--half work|held] [--only TEXT] [--json FILE]
 
 FOLDER has a git repository for each row, bare or not, as FOLDER/OWNER+NAME, FOLDER/OWNER+NAME/repo or FOLDER/OWNER/NAME. The
-Python files and notebooks of the row's commit are copied from it into a temporary folder. Nothing is fetched, and nothing of
-a repository is kept. Every object is checked by name and once more as part of its whole file, as a person types it.
+Python files and notebooks of the row's commit are copied to a temporary folder. Nothing is fetched, and no repository code
+is stored. Every object is checked by name, and again as part of its file.
 
 The manifest is tests/doctor/corpora/wild/objects.tsv; its columns are those of `Row`.
 """
@@ -45,7 +45,7 @@ Outcome = Literal[
 
 @dataclass(frozen=True)
 class Row:
-    """One object: where it is, and what is true of it."""
+    """An object: its location and its true verdict."""
 
     repository: str  # OWNER/NAME
     commit: str
@@ -60,13 +60,13 @@ class Row:
 
     @property
     def ids(self) -> set[str]:
-        """The ids of its mistakes."""
+        """Return the ids of its mistakes."""
         return set() if self.truth in ("right", "other") else set(self.truth.split("+"))
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `qkv check` said of one row."""
+    """The answer of `qkv check` for a row."""
 
     row: Row
     how: Literal["object", "file"]
@@ -78,7 +78,7 @@ class Answer:
 
     @property
     def beyond(self) -> set[str]:
-        """Ids that were claimed and are not true of it."""
+        """Return the reported ids that are false."""
         return set(self.ids) - self.row.ids
 
 
@@ -89,7 +89,7 @@ def read_manifest(path: Path) -> list[Row]:
 
 
 def git_folder(folder: Path, repository: str) -> Path | None:
-    """Return where a copy of a repository lies; None if there is none."""
+    """Return the folder of a repository's copy, or None."""
     owner, name = repository.split("/")
     for path in (folder / f"{owner}+{name}" / "repo", folder / f"{owner}+{name}", folder / owner / name):
         for candidate in (path / ".git", path):
@@ -99,7 +99,7 @@ def git_folder(folder: Path, repository: str) -> Path | None:
 
 
 def copy_sources(git: Path, commit: str, target: Path) -> None:
-    """Write the Python files and notebooks of a commit; files that the copy lacks are left out."""
+    """Write the Python files and notebooks of a commit; files missing in the copy are skipped."""
     command = ["git", f"--git-dir={git}"]
     listed = subprocess.run([*command, "ls-tree", "-r", "-z", commit], capture_output=True, check=True).stdout
     for entry in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
@@ -112,7 +112,7 @@ def copy_sources(git: Path, commit: str, target: Path) -> None:
 
 
 def run(command: list[str], folder: Path | None = None) -> tuple[str, str, float]:
-    """Run a command; return what it printed, what it complained of, and its CPU seconds."""
+    """Run a command; return stdout, stderr and its CPU seconds."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # an installed package has bytecode
         process = subprocess.Popen(
@@ -130,7 +130,7 @@ def run(command: list[str], folder: Path | None = None) -> tuple[str, str, float
 
 
 def check(folder: Path, target: str) -> tuple[list[dict], str, float]:
-    """Run `qkv check TARGET --json`; return its reports, what it complained of, and its CPU seconds."""
+    """Run `qkv check TARGET --json`; return its reports, stderr and its CPU seconds."""
     command = [sys.executable, "-m", "qkv", "check", target, "--json", "--lang", "en"]
     printed, complaint, cpu = run(command, folder)
     try:
@@ -141,7 +141,7 @@ def check(folder: Path, target: str) -> tuple[list[dict], str, float]:
 
 
 def import_torch() -> float:
-    """The CPU seconds of `import torch`, to compare a check with in the same run."""
+    """Return the CPU seconds of `import torch`, to compare with a check in the same run."""
     return run([sys.executable, "-c", "import torch"])[2]
 
 
@@ -179,7 +179,7 @@ def answers(row: Row, folder: Path, modes: tuple[str, ...] = ("object", "file"))
 
 
 def score(answers: list[Answer], how: str, torch_seconds: float) -> str:
-    """Return the counts of one way of asking, as lines of text; `torch_seconds` is the CPU time of `import torch`."""
+    """Return the counts by object or by file, as text; `torch_seconds` is the CPU time of `import torch`."""
     selected = [answer for answer in answers if answer.how == how and answer.row.truth != "other"]
     count = Counter(answer.outcome for answer in selected)
     right, wrong = (sum((answer.row.truth == "right") == is_right for answer in selected) for is_right in (True, False))
@@ -208,13 +208,13 @@ SCORES = MANIFEST.with_name("scores.tsv")
 
 
 def read_scores() -> list[dict[str, str]]:
-    """Return what the check said last of every object: half, how, repository, object, truth, outcome, ids."""
+    """Return the last answer for every object: half, how, repository, object, truth, outcome, ids."""
     with SCORES.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
 def keep_scores(answers: list[Answer]) -> None:
-    """Put answers into scores.tsv in place of those of the same objects; docs/check.md is made from it."""
+    """Replace answers in scores.tsv, which docs/check.md is made from."""
     rows = {}
     for line in read_scores() if SCORES.exists() else []:
         rows[line["how"], line["repository"], line["path"], line["object"]] = line
@@ -230,7 +230,7 @@ def keep_scores(answers: list[Answer]) -> None:
 
 
 def main() -> int:
-    """Run the manifest and print every answer that is not as it should be, then the scores."""
+    """Run the manifest and print every wrong answer, then the scores."""
     parser = argparse.ArgumentParser(description="Score qkv check on public code.")
     parser.add_argument("folder", type=Path, help="the folder with copies of the repositories")
     parser.add_argument(
@@ -263,7 +263,7 @@ def main() -> int:
         imports: list[float] = []
         for number, each in enumerate(pool.map(lambda pair: list(answers(*pair, modes)), copied_rows), 1):
             all_answers += each
-            if number % 20 == 1:  # beside the checks, on the same busy or quiet machine
+            if number % 20 == 1:  # during the checks, so that both have the same load
                 imports.append(import_torch())
             if sys.stderr.isatty():
                 print(f"\r{number}/{len(copied_rows)}", end="", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
     .venv/bin/python tools/words.py            add new sentences, remove unused ones, print what to translate
     .venv/bin/python tools/words.py --check    write nothing; exit code 1 if something is missing, stale or wrong
 
-A sentence that was reworded in place keeps its translation, and is printed so that somebody reads it.
+A sentence that was reworded in place keeps its translation and is printed for review.
 To add a language, create an empty src/qkv/locale/de.po and run this. Any .po editor opens it.
 """
 
@@ -90,7 +90,7 @@ def reworded(before: Catalog, files: dict[str, list[str]]) -> dict[str, str]:
             removed = [sentence for sentence in old[a:b] if sentence not in files]
             added = [sentence for sentence in new[c:d] if sentence not in before and sentence not in pairs]
             for i, sentence in enumerate(added):
-                # Where as many went as came, the position decides; else the most similar text.
+                # With equal counts the position decides, else the most similar text.
                 similar = removed[i : i + 1] if len(removed) == len(added) else removed
                 scores = {text: difflib.SequenceMatcher(None, text, sentence).ratio() for text in similar}
                 best = max(scores, key=lambda text: scores[text], default=None)

@@ -1,4 +1,4 @@
-"""A studio of a test's own, and a client that asks it."""
+"""A studio process for tests, and an HTTP client."""
 
 import http.client
 import json
@@ -15,7 +15,7 @@ from tests.studio.unpacking import unpack
 
 
 class Client:
-    """What a browser does, without one."""
+    """Sends requests as a browser does."""
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
@@ -24,7 +24,7 @@ class Client:
         self.cookie = f"qkv-studio-{self.port}={self.token}"
 
     def request(self, method, path, body=None, *, cookie=True, **headers):
-        """(status, headers, body) of one request; a header named None is left out."""
+        """Send a request and return (status, headers, body)."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
         sent = {"Host": f"{self.host}:{self.port}"} | ({"Cookie": self.cookie} if cookie else {})
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -36,7 +36,7 @@ class Client:
             connection.close()
 
     def respond(self, **fields):
-        """The frames of an answer: [(told, arrays), …]."""
+        """Send a request to the worker and return the frames of the response: [(fields, arrays), …]."""
         status, _, body = self.request("POST", "/api/ask", json.dumps(fields).encode(), Content_Type="application/json")
         assert status == 200, body
         return unpack(body)
@@ -46,7 +46,7 @@ class Client:
 
 
 class Running:
-    """A studio as people start it."""
+    """A `qkv studio` process."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -66,7 +66,7 @@ class Running:
         self.client = Client(self.address)
 
     def workers(self):
-        """The processes that it started, by id."""
+        """Return the ids of its child processes."""
         listing = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
         return [int(pid) for pid in listing.stdout.split()]
 
@@ -80,7 +80,7 @@ class Running:
 
 
 def until(condition, seconds=60.0):
-    """Wait for it to be true; gives what it gave."""
+    """Wait until a condition returns a true value, and return the value."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end
@@ -90,13 +90,13 @@ def until(condition, seconds=60.0):
 
 @pytest.fixture(autouse=True)
 def english(monkeypatch):
-    """`--lang` stays for the rest of a process: what a test says in it is taken back."""
+    """Reset the language after each test, since `--lang` sets it for the process."""
     monkeypatch.setenv("QKV_LANG", "en")
 
 
 @pytest.fixture(scope="module")
 def studio(shelf):
-    """One for all tests of a file, with the runs of the shelf in it."""
+    """Return a studio with the runs of the shelf, shared by the tests of a file."""
     running = Running(str(shelf))
     yield running
     running.end()

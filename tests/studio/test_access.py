@@ -1,4 +1,4 @@
-"""Everybody can use the studio: axe looks at every room in light and dark, wide and as narrow as a phone."""
+"""Accessibility of the studio: axe checks every room in light and dark, wide and narrow."""
 
 from importlib.resources import files
 from urllib.parse import quote, urlsplit
@@ -37,7 +37,7 @@ def browser(chromium):
 )
 def test_axe_finds_nothing_serious(browser, studio, shelf, room, scheme, width):
     home = urlsplit(studio.address)
-    # axe is a script of another make, which the studio's policy rightly keeps out.
+    # The content security policy blocks the foreign script axe.
     context = browser.new_context(
         viewport=dict(width=width, height=900), color_scheme=scheme, reduced_motion="reduce", bypass_csp=True
     )

@@ -1,4 +1,4 @@
-"""A connection that never finishes its headers is closed, and many of them keep nobody out."""
+"""Connections with unfinished headers are closed, and many of them don't block others."""
 
 import socket
 import threading
@@ -24,7 +24,7 @@ async def app(scope, receive, send):
 
 
 class Answers:
-    """The app, and when it goes on."""
+    """The app, and the event on which it continues."""
 
     released = threading.Event()
 
@@ -39,7 +39,7 @@ class Answers:
 
 @pytest.fixture
 def served():
-    """Serve with a protocol; gives a function that connects."""
+    """Serve with a protocol and yield a function that connects."""
     running = []
 
     def go(protocol):

@@ -1,4 +1,4 @@
-"""Small things of the studio: menus close, names can't show as others, the address is that of what is chosen."""
+"""Details of the studio: menus close, names are escaped, the address has the current selection."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_a_name_cannot_turn_the_direction_of_what_is_read(tab, sign):
 
 
 def test_the_address_holds_the_current_choice(tab):
-    """Who copies or leaves at once takes the newest choice along, however short ago the last one was."""
+    """Copying the address or leaving the page at once includes the newest selection."""
     for i, event in enumerate(("pagehide", "blur", "copy")):
         address = tab.evaluate(
             """([query, event]) => { qkv.studio.set({ query: query + 1 }); qkv.studio.set({ query });
@@ -63,7 +63,7 @@ def test_the_address_holds_the_current_choice(tab):
 
 
 def test_the_address_does_not_lag(tab):
-    """A change after a quiet while is there at the next turn, one that follows at once within 0.6 s; timers keep their order."""
+    """A change after a pause is written at the next turn, the following one within 0.6 s; timers keep their order."""
     first, upcoming = tab.evaluate(
         """async () => { const wait = (time) => new Promise((done) => setTimeout(done, time));
         await wait(700);
@@ -89,7 +89,7 @@ def test_a_single_layer_is_singular(tab, heads, summary):
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_the_grid_stays_where_it_is_under_the_pointer(opened, locale):  # noqa: F811
-    """A caption of two lines takes no more room than one of one line."""
+    """A caption of two lines has the height of one line."""
     tab = opened(link="model=trace:cat-smollm2", size=(1280, 900), locale=locale, ready=False)
     until(tab, "document.querySelectorAll('qkv-overview canvas[data-drawn]').length === 270")
     top = "document.querySelector(\"[data-head='0.0']\").getBoundingClientRect().top"

@@ -1,4 +1,4 @@
-"""What the studio says went wrong: names, no paths, no classes of errors, in both languages; the terminal has the rest."""
+"""Error messages of the studio: names without paths or error classes, in both languages; the terminal has the rest."""
 
 from pathlib import Path
 

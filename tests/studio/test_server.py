@@ -1,4 +1,4 @@
-"""Who may ask the studio, what it refuses, and that it lives on when its worker doesn't."""
+"""The studio's server: access, refused requests, and restarts of its worker."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ JSON = {"Content_Type": "application/json"}
 
 
 def named(client, run):
-    """The name under which a run of the shelf is offered."""
+    """Return the name of a run of the shelf in the studio."""
     entries = client.respond(do="models")[0][0]["here"]
     return next(entry["name"] for entry in entries if entry["name"].endswith(f"/{run}"))
 
@@ -157,7 +157,7 @@ def test_what_is_no_json_object_is_refused(client, body):
 
 
 def test_other_kinds_of_content_are_refused(client):
-    """A form of another site can send text/plain without asking first."""
+    """A form of another site can send text/plain without a preflight request."""
     body = json.dumps({"do": "models"}).encode()
     assert client.request("POST", "/api/ask", body, Content_Type="text/plain")[0] == 415
     assert client.request("PUT", "/api/ask", body, **JSON)[0] == 404
@@ -187,7 +187,7 @@ def test_a_client_that_dawdles_holds_nobody_up(client):
 
 
 def test_silent_connections_are_closed_the_oldest_first(studio):
-    """The protocol of test_connections.py is the one that people's studio runs with."""
+    """The studio uses the protocol that test_connections.py tests."""
     lines = [socket.create_connection((studio.client.host, studio.client.port), timeout=5) for _ in range(MOST + 6)]
     try:
         for line in lines[:4]:
@@ -200,7 +200,7 @@ def test_silent_connections_are_closed_the_oldest_first(studio):
 
 
 def test_scripts_in_names_and_texts_come_as_text(client):
-    """Answers are JSON, never HTML; the page makes text nodes of them (test_rooms.py)."""
+    """Responses are JSON, never HTML; the page inserts them as text nodes (test_rooms.py)."""
     named = "</script><script>alert(1)</script>"
     body = json.dumps({"do": "view", "spec": {"model": named}}).encode()
     status, headers, answer = client.request("POST", "/api/ask", body, **JSON)
@@ -252,7 +252,7 @@ def test_a_newer_request_of_a_tab_cancels_the_older(client):
 
 
 def test_an_older_request_that_arrives_late_cancels_nothing(client):
-    """By a new connection an ask may be overtaken: it is the one that nobody waits for any more."""
+    """On another connection an older request may arrive after a newer one."""
     spec = {"model": named(client, "lm"), "text": "the cat sat on the mat " * 800}
     later = []
     thread = threading.Thread(
@@ -280,7 +280,7 @@ def test_two_studios_at_once_take_two_ports(studio, shelf):
 
 
 def test_twenty_tabs_hold_streams_and_send_requests(client):
-    """Each holds its stream of events and asks a view that is known, three times."""
+    """Each has an event stream and requests a cached view three times."""
     client.respond(do="view", spec=FIRST)
     wrong, streams = [], []
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""Two models that cut a text into different tokens: the studio compares what they share, and says what they don't."""
+"""Two models with different tokens: the studio compares common tokens and names the others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is asked for and what is shown: without a text, after a refusal, and when the page is loaded again."""
+"""Requested and displayed state: without a text, after a refusal, and after a reload."""
 
 import pytest
 
@@ -10,7 +10,7 @@ REFUSAL = "(document.querySelector('qkv-notice p')?.textContent ?? '')"
 
 
 def link_fields(tab):
-    """What the address says, by name."""
+    """Return the values in the address."""
     return tab.evaluate("Object.fromEntries(new URLSearchParams(location.hash.slice(1)))")
 
 
@@ -115,7 +115,7 @@ def test_what_is_typed_while_a_view_computes_survives_a_reload(opened, first):  
 
 
 def test_results_alone_do_not_write_the_address(opened):  # noqa: F811
-    """Browsers refuse too many changes of the address, and each one delays the next."""
+    """Browsers limit changes of the address, and each one delays the next."""
     tab = opened()
     tab.wait_for_timeout(400)
     count = """async () => { let written = 0; const real = history.replaceState;
