@@ -199,14 +199,10 @@ def score_labels(
             first, why = problems[0]
             raise Problem("line {line}: {problem}", line=first, problem=why)
         raise Problem("there are no texts with labels: give at least one")
-    done = 0
 
     def answer(batch: list[tuple[int, str, str, list[int]]]) -> list[LabelledText]:
-        nonlocal done
         shares = probabilities(model, [ids for *_, ids in batch]).tolist()
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(readable))
         return [LabelledText(*each[:3], tuple(row)) for each, row in zip(batch, shares, strict=True)]
 
-    return ClassScore(labels, tuple(in_batches(readable, lambda each: len(each[3]), answer)), tuple(problems))
+    scored = in_batches(readable, lambda each: len(each[3]), answer, progress)
+    return ClassScore(labels, tuple(scored), tuple(problems))

@@ -288,25 +288,20 @@ def score_pairs(
             first, why = problems[0]
             raise Problem("line {line}: {problem}", line=first, problem=why)
         raise Problem("there are no pairs: give at least one (source, target)")
-    done = 0
     # A translation that ended by itself has fewer tokens: its end token is not counted, unless that was forced.
     full = most if scorer.context is None or not scorer.bounded else min(most, scorer.context)
     full -= bool(tokenizer.habits.forced_eos_token_id)
 
     def answer(batch: list[_TokenPair]) -> list[ScoredPair]:
-        nonlocal done
         sources = [each.source_ids for each in batch]
         nats = scorer.targets(sources, [each.target_ids for each in batch], tokenizer)
         translation = scorer.translations(sources, tokenizer, width, most)
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(readable))
         return [
             ScoredPair(each.line, each.source, each.target, tokenizer.decode(ids), cost.numpy(), len(ids) >= full)
             for each, ids, cost in zip(batch, translation, nats, strict=True)
         ]
 
-    scored = tuple(in_batches(readable, lambda each: len(each.source_ids) + len(each.target_ids), answer))
+    scored = tuple(in_batches(readable, lambda each: len(each.source_ids) + len(each.target_ids), answer, progress))
     bleu, chrf = metrics([pair.translation for pair in scored], [pair.target for pair in scored])
     nats = np.concatenate([pair.nats for pair in scored])
     n_bytes = sum(len(pair.target.encode()) for pair in scored)

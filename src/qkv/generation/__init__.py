@@ -22,10 +22,5 @@ if TYPE_CHECKING:
     from .decoding import translate as translate
 
 __getattr__, __dir__, __all__ = lazy(
-    __name__,
-    generate="decoding",
-    stream="decoding",
-    complete="decoding",
-    translate="decoding",
-    fill="decoding",
+    __name__, generate="decoding", stream="decoding", complete="decoding", translate="decoding", fill="decoding"
 )

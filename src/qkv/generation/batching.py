@@ -14,9 +14,12 @@ ROWS, TOKENS, WINDOW = 64, 4096, 128  # limits: texts per batch, tokens per batc
 
 
 def in_batches(
-    texts: Sequence[Text], length: Callable[[Text], int], answer: Callable[[list[Text]], list[Answer]]
+    texts: Sequence[Text],
+    length: Callable[[Text], int],
+    answer: Callable[[list[Text]], list[Answer]],
+    progress: Callable[[int, int], object] | None = None,
 ) -> Iterator[Answer]:
-    """Yield `answer` of each text, called on batches of texts of similar `length`.
+    """Yield `answer` of each text, called on batches of texts of similar `length`; `progress` counts answered texts.
 
     >>> batches = []
     >>> list(in_batches(["ccc", "a", "bb"], len, lambda batch: batches.append(batch) or [s.upper() for s in batch]))
@@ -30,6 +33,8 @@ def in_batches(
         answers: dict[int, Answer] = {}
         for batch in _cut(lengths):
             answers |= zip(batch, answer([window[i] for i in batch]), strict=True)
+            if progress is not None:
+                progress(begin + len(answers), len(texts))
         yield from (answers[i] for i in range(len(window)))
 
 

@@ -222,11 +222,10 @@ def pad(rows: list[list[int]], device: torch.device) -> tuple[Tensor, Tensor]:
 
 def check_context(model: Transformer, rows: list[list[int]], most: int, what: str = "prompt") -> None:
     """Raise a Problem if learned positions don't suffice (the last new token needs none); warn beyond other contexts."""
-    if model.config.position != "learned":
-        note_context(max(map(len, rows), default=0), model.config.context)
-        return
     context, longest = model.config.context, max(map(len, rows), default=0)
-    if longest + max(most - 1, 0) > context:
+    if model.config.position != "learned":
+        note_context(longest, context)
+    elif longest + max(most - 1, 0) > context:
         sentence = _("the {what} has {longest} tokens, but this model learned {context} positions: shorten the {what}")
         if most:
             sentence = _(

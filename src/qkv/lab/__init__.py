@@ -57,8 +57,7 @@ class Experiment(NamedTuple):
     example: str
 
 
-def _seed() -> Size:
-    return Size("seed", 0, 0, 2**31 - 1, Message("draws every random number"))
+SEED = Size("seed", 0, 0, 2**31 - 1, Message("draws every random number"))
 
 
 def _training(steps: int, width: int, batch: int) -> tuple[Size, ...]:
@@ -78,7 +77,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("widths", (4, 16, 64, 256, 1024), 1, 16384, Message("d_k, one or several")),
             Size("keys", 64, 2, 16384, Message("keys that each query chooses from")),
             Size("queries", 512, 1, 16384, Message("queries to average over")),
-            _seed(),
+            SEED,
         ),
         "qkv lab scaling --std 10 --widths 8,64,512",
     ),
@@ -91,14 +90,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("heads", 1, 1, 64, Message("heads")),
             Size("width", 64, 1, 1024, Message("width of a head")),
             Size("context", 512, 8, 8192, Message("tokens per row of the training step")),
-            Size(
-                "compile",
-                0,
-                0,
-                1,
-                Message("measure torch.compile too, which may take minutes"),
-            ),
-            _seed(),
+            Size("compile", 0, 0, 1, Message("measure torch.compile too, which may take minutes")),
+            SEED,
         ),
         "qkv lab complexity --lengths 512,1024,2048,4096 --window 64",
     ),
@@ -136,7 +129,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("gaps", (4, 16, 64, 256), 1, 4096, Message("noise between word and question")),
             Size("symbols", 8, 2, 1000, Message("words there are to remember")),
             *_training(300, 64, 32),
-            _seed(),
+            SEED,
         ),
         "qkv lab distance --gaps 8,32,128 --steps 200",
     ),
@@ -148,7 +141,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("length", 16, 2, 512, Message("longest sequence that is repeated")),
             Size("symbols", 32, 2, 10_000, Message("different symbols")),
             *_training(400, 64, 32),
-            _seed(),
+            SEED,
         ),
         "qkv lab heads --heads 1,4 --width 32",
     ),
@@ -174,7 +167,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("state", 16, 2, 1024, Message("width of the keys of every state")),
             Size("seeds", 3, 1, 100, Message("how often each is trained, from other first weights on other rows")),
             Size("tune", 0, 0, 1, Message("choose the learning rates anew, by a sweep")),
-            _seed(),
+            SEED,
         ),
         "qkv lab mixers --pairs 2,8,32 --state 4 --text mybook.txt",
     ),
@@ -184,7 +177,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             *_training(400, 64, 64),
             Size("tests", 200, 1, 10_000, Message("unseen dates to translate")),
             Size("text", "15 November 2026", 0, 0, Message("the date whose alignment is drawn"), "date"),
-            _seed(),
+            SEED,
         ),
         'qkv lab seq2seq --date "二〇二六年十一月十五日"',
     ),
@@ -194,7 +187,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             Size("text", "", 0, 0, Message("your own words, instead of a real translator's"), "words"),
             Size("source", "", 0, 0, Message("the words that cross-attention looks at")),
             Size("width", 32, 2, 4096, Message("width of the vectors of your own words")),
-            _seed(),
+            SEED,
         ),
         'qkv lab masks --words "I love Beijing" --source "我 爱 北京"',
     ),
@@ -252,8 +245,7 @@ class ExperimentModule(Protocol):
 
 def experiment(name: str) -> ExperimentModule:
     """Return the module of an experiment."""
-    module: Any = importlib.import_module(f"{__name__}.{name}")
-    return cast(ExperimentModule, module)
+    return cast(ExperimentModule, importlib.import_module(f"{__name__}.{name}"))
 
 
 def checked(size: Size, value: object) -> str | float | tuple[float, ...]:

@@ -33,12 +33,7 @@ MAX_MATRIX_BYTES = 6e8  # plain attention is skipped if one matrix of scores tak
 WIDTH, LAYERS, HEADS, BATCH, VOCAB = 128, 2, 4, 4, 256  # of the model whose training step is measured
 
 
-LABELS = {
-    "plain": _("plain"),
-    "fused": _("fused"),
-    "windowed": _("windowed"),
-    "compiled": _("compiled"),
-}
+LABELS = {"plain": _("plain"), "fused": _("fused"), "windowed": _("windowed"), "compiled": _("compiled")}
 NOT_COMPILED = {
     "failed": _("Compiling failed here ({error}), so there is no third time."),
     "none": _("Nothing was compiled: there is no C++ compiler here (g++ or clang++; CXX names another)."),
@@ -87,10 +82,9 @@ def measure(
     pilot_length = min(PILOT_LENGTH, lengths[-1])
     with torch.no_grad():
         pilot_times = {kind: small_step(call) for kind, call in kernel_calls(pilot_length).items()}
-    course = Course(
-        progress,
-        [_expected_seconds(pilot_times, pilot_length, n, heads) for n in lengths] + _expected_training(context, seed),
-    )
+    expected = [_expected_seconds(pilot_times, pilot_length, n, heads) for n in lengths]
+    training = report.race_seconds(small_step(_training_step(context, seed)))  # of the fused step
+    course = Course(progress, [*expected, training, training])
     torch.manual_seed(seed)
     rows: list[Row] = []
     for part, n in enumerate(lengths):
@@ -121,27 +115,19 @@ def fit_laws(rows: list[Row], to: int) -> dict[str, float]:
     for quantity in ("seconds", "bytes"):
         scale, exponent = report.power_law([row["n"] for row in points], [row[quantity] for row in points])
         misfit = max(abs(math.log(row[quantity] / (scale * row["n"] ** exponent))) for row in points)
-        laws |= {
-            f"{quantity}_exponent": exponent,
-            quantity: scale * to**exponent,
-            f"{quantity}_off": math.exp(misfit) - 1,
-        }
+        laws[quantity] = scale * to**exponent
+        laws |= {f"{quantity}_exponent": exponent, f"{quantity}_off": math.exp(misfit) - 1}
     return laws
 
 
 def _expected_seconds(pilot_times: dict[str, float], pilot_length: int, n: int, heads: int) -> float:
     """Return the expected seconds of measuring one n: work grows as n², for a window as n."""
-    seconds = {
-        kind: pilot * (n / pilot_length) ** (1 if kind == "windowed" else 2) for kind, pilot in pilot_times.items()
-    }
-    if heads * n * n * FLOAT32_BYTES > MAX_MATRIX_BYTES:
-        seconds.pop("plain", None)
-    return sum(report.race_seconds(pilot) + pilot for pilot in seconds.values())
-
-
-def _expected_training(context: int, seed: int) -> list[float]:
-    """Of the plain and the fused step, by a fused one."""
-    return [report.race_seconds(small_step(_training_step(context, seed)))] * 2
+    total = 0.0
+    for kind, pilot in pilot_times.items():
+        if kind != "plain" or heads * n * n * FLOAT32_BYTES <= MAX_MATRIX_BYTES:
+            seconds = pilot * (n / pilot_length) ** (1 if kind == "windowed" else 2)
+            total += report.race_seconds(seconds) + seconds
+    return total
 
 
 def _training_step(context: int, seed: int, compiled: bool = False) -> Callable[[], float]:
@@ -279,12 +265,10 @@ def shows(results: Results) -> Iterator[str]:
         "step."
     )
     for row in compiled:
-        is_timed = row["seconds"] is not None
-        yield sentence(
-            compiled_text if is_timed else NOT_COMPILED[row["why"]],
-            ratio=fused["seconds"] / row["seconds"] if is_timed else 0,
-            **row,
-        )
+        if row["seconds"] is None:
+            yield sentence(NOT_COMPILED[row["why"]], **row)
+        else:
+            yield sentence(compiled_text, ratio=fused["seconds"] / row["seconds"], **row)
     misfit = max(laws[kind]["seconds_off"] for kind in KINDS)
     fit_text = _("The laws of time miss no measured point that they are fitted to by more than {off:.0%}.")
     if misfit >= MAX_MISFIT:
@@ -299,12 +283,10 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     """Plot measured points and laws in log-log axes, and the training steps as bars."""
     figure = report.canvas(1, 3, each=(4.1, 3.6))
     to = results["sizes"]["to"]
-    for index, (quantity, title) in enumerate(
-        (("seconds", say("time of one attention")), ("bytes", say("peak memory")))
-    ):
+    titles = {"seconds": say("time of one attention"), "bytes": say("peak memory")}
+    for index, (quantity, title) in enumerate(titles.items()):
         axes = report.panel(figure, 1, 3, index + 1, title=title, x="n")
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         for kind, color in zip(KINDS, (report.INK[1], report.INK[0], report.INK[2]), strict=True):
             points = [row for row in results["rows"] if row["kind"] == kind and row[quantity] is not None]
             exponent = results["laws"][kind][f"{quantity}_exponent"]

@@ -132,14 +132,7 @@ class Learner:
 
 
 def measure(
-    *,
-    gaps: tuple[int, ...],
-    symbols: int,
-    steps: int,
-    width: int,
-    batch: int,
-    seed: int,
-    progress: Progress,
+    *, gaps: tuple[int, ...], symbols: int, steps: int, width: int, batch: int, seed: int, progress: Progress
 ) -> Results:
     """Train both models at every gap on the same batches, and test them on unseen rows."""
     head_width(width, HEADS)

@@ -51,10 +51,8 @@ def measure(
 
     def estimate(count: int) -> float:
         start = time.perf_counter()
-        step_seconds = _train(count, lambda share: None, PILOT_STEPS, symbols, width, **sizes)["seconds_per_step"]
-        return (
-            time.perf_counter() - start + step_seconds * (steps - PILOT_STEPS)
-        )  # includes the time to trace the heads
+        row = _train(count, lambda share: None, PILOT_STEPS, symbols, width, **sizes)  # includes tracing the heads
+        return time.perf_counter() - start + row["seconds_per_step"] * (steps - PILOT_STEPS)
 
     update = Course(progress, [estimate(count) for count in heads])
     for part, count in enumerate(heads):
@@ -232,9 +230,8 @@ def shows(results: Results) -> Iterator[str]:
     text = _("{kind}, strongest in {layer}.{head} (layer.head) with {score:.2f} of its weight (even: {even:.2f})")
     findings = [sentence(text, kind=say(CALLED[kind]), **head) for kind, head in best["patterns"]["best"].items()]
     if findings:
-        yield say(
-            "What the heads of the best ({heads}) do: {found}.", heads=_heads(best), found=say("; ").join(findings)
-        )
+        patterns = say("; ").join(findings)
+        yield say("What the heads of the best ({heads}) do: {found}.", heads=_heads(best), found=patterns)
 
 
 def _heads(row: Row) -> Message:
@@ -267,12 +264,9 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
             axes = figure.add_subplot(grid[line + 1, column])
             table = np.array(head["map"])
             figure_canvas.paint(axes, table, np.tri(len(table), dtype=bool))
-            axes.set_xticks([])
-            axes.set_yticks([])
-            head_count = say(report.heads(row["heads"]))
-            axes.set_title(
-                f"{head_count} · {head['layer']}.{head['head']} · {head['score']:.2f}", fontsize=8, loc="left"
-            )
+            axes.set(xticks=[], yticks=[])
+            title = f"{say(_heads(row))} · {head['layer']}.{head['head']} · {head['score']:.2f}"
+            axes.set_title(title, fontsize=8, loc="left")
             if column == 0:
                 axes.set_ylabel(say(CALLED[kind]), fontsize=9)
     return report.finish(figure, path)

@@ -51,9 +51,8 @@ def measure(*, text: str, source: str, width: int, seed: int, progress: Progress
     rows = []
     for kind in KINDS:
         call, queries, keys = inputs["calls"][kind]
-        rows.append(
-            {"kind": kind, "queries": queries, "keys": keys, **_probe_mask(call), **inputs["names"].get(kind, {})}
-        )
+        row = {"kind": kind, "queries": queries, "keys": keys}
+        rows.append(row | _probe_mask(call) | inputs["names"].get(kind, {}))
     return {"rows": rows, "model": inputs["model"]}
 
 
@@ -227,8 +226,6 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
                 axes.grid(which="minor", color="white", linewidth=0.8)
                 axes.tick_params(which="minor", length=0)
             figure_canvas.label(axes, row["queries"], row["keys"])
-            axes.tick_params(labelsize=8)
-            axes.set_title(title, fontsize=10, loc="left")
-            axes.set_xlabel(say(ORIGINS[row["kind"]][1]) + " (K, V)", fontsize=9)
-            axes.set_ylabel(say(ORIGINS[row["kind"]][0]) + " (Q)", fontsize=9)
+            q_origin, k_origin, _user = ORIGINS[row["kind"]]
+            report.label_axes(axes, title, say(k_origin) + " (K, V)", say(q_origin) + " (Q)")
     return report.finish(figure, path)

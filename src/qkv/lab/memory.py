@@ -74,6 +74,7 @@ def measure(
         kv_heads = {"MHA": shape.heads, "GQA": gqa_groups, "MQA": 1, "MLA": 1}[kind]
         numbers = rank + rope if kind == "MLA" else 2 * kv_heads * shape.head_width
         bytes_per_token = shape.layers * numbers * bytes
+        tensors = tensor_bytes(kind, shape.layers, kv_heads, shape.head_width, rank, rope, length, batch, bytes)
         rows.append(
             {
                 "kind": kind,
@@ -81,9 +82,7 @@ def measure(
                 "numbers": numbers,
                 "bytes_per_token": bytes_per_token,
                 "bytes": bytes_per_token * length * batch,
-                "tensors": tensor_bytes(
-                    kind, shape.layers, kv_heads, shape.head_width, rank, rope, length, batch, bytes
-                ),
+                "tensors": tensors,
                 "fits": int(room * 1e9 // (bytes_per_token * batch)),
                 "own": kind == model_kind,
             }
@@ -150,10 +149,8 @@ def tensor_bytes(
     from ..attention.cache import KVCache
 
     options: Row = {"dtype": getattr(torch, DTYPES[item_bytes]), "device": "meta"}
-    if kind == "MLA":
-        cache = KVCache(
-            batch, 1, length, rank + rope, value_width=0, **options
-        )  # as LatentAttention.new_cache makes it
+    if kind == "MLA":  # as in LatentAttention.new_cache
+        cache = KVCache(batch, 1, length, rank + rope, value_width=0, **options)
     else:
         cache = KVCache(batch, groups, length, width, **options)
     return layers * sum(part.numel() * part.element_size() for part in (cache.k, cache.v))
@@ -238,8 +235,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
         axes.plot([0, length], [0, row["bytes"]], color=color, label=row["kind"])
     if room < rows[0]["bytes"] * 1.6:
         axes.axhline(room, color=report.INK[4], linestyle=":", label=f"{sizes['room']:g} GB")
-    axes.set_xlim(0, length)
-    axes.set_ylim(0, None)
+    axes.set(xlim=(0, length), ylim=(0, None))
     _format_byte_axis(axes.yaxis)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.legend(fontsize=8, frameon=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -200,13 +200,12 @@ class TrainingRun:
 
     def run(self, on_progress: Callable[[float], None] = lambda share: None) -> list[Row]:
         """Run all steps; return the score, tokens and seconds at each evaluation."""
-        return list(self._evaluate(on_progress))
-
-    def _evaluate(self, on_progress: Callable[[float], None]) -> Iterator[Row]:
+        rows: list[Row] = []
         due = {max(round(self.steps * (i + 1) / self.task.evaluations), 1) for i in range(self.task.evaluations)}
         for step in range(1, self.steps + 1):
             self.step()
             if step in due:
                 score = self.task.score(self.model)
-                yield {"step": step, "tokens": self.tokens, "seconds": self.seconds, "score": score}
+                rows.append({"step": step, "tokens": self.tokens, "seconds": self.seconds, "score": score})
             on_progress(step / self.steps)
+        return rows

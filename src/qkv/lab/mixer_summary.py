@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import takewhile
 from statistics import fmean
 
 import numpy as np
@@ -36,7 +37,7 @@ def final_losses(results: Results) -> dict[str, list[float]]:
     }
 
 
-def equal_time_losses(results: Results) -> tuple[float, dict[str, float]]:
+def timed_losses(results: Results) -> tuple[float, dict[str, float]]:
     """Return the training time of the fastest kind, and the mean loss of each kind after that time."""
     runs = by_kind(results["text"]["rows"])
     seconds = min(fmean(row["looks"][-1]["seconds"] for row in rows) for rows in runs.values())
@@ -115,17 +116,13 @@ def _kind_names(kinds: list[str]) -> Listed:
     return all_of(say(LABELS[kind]) for kind in kinds)
 
 
-def _joined(sentences: Iterable[str]) -> str:
-    return say("; ").join(sentences)
-
-
 def _summarize_text(results: Results) -> Iterator[str]:
     source = results["text"]["source"]
     if not results["text"]["rows"]:
         text = _("No text was learned: {name} is not here. Get it with  qkv data get {name}, or give --text FILE.")
         yield say(text, name=source)
         return
-    losses, (seconds, losses_in_time) = final_losses(results), equal_time_losses(results)
+    losses, (seconds, losses_in_time) = final_losses(results), timed_losses(results)
     order = sorted(KINDS, key=lambda kind: fmean(losses[kind]))
     best, worst = order[0], order[-1]
     overlapping = [kind for kind in order[1:] if min(losses[kind]) <= max(losses[best])]
@@ -143,13 +140,9 @@ def _summarize_text(results: Results) -> Iterator[str]:
             "With the same tokens of {text}, {best} came to the lowest loss ({low}), {last} to the highest ({high}); the seeds "
             "of {near} overlap with those of {best}, so that these can't be told apart."
         )
-    ends = dict(
-        best=say(LABELS[best]),
-        low=mean_and_range(losses[best]),
-        last=say(LABELS[worst]),
-        high=mean_and_range(losses[worst]),
-    )
-    yield say(text, text=source, near=_kind_names(overlapping), **ends)
+    low, high = (mean_and_range(losses[kind]) for kind in (best, worst))
+    names = dict(best=say(LABELS[best]), last=say(LABELS[worst]), near=_kind_names(overlapping))
+    yield say(text, text=source, low=low, high=high, **names)
     leader = min(losses_in_time, key=lambda kind: losses_in_time[kind])
     text = _(
         "In the same time ({seconds:duration}, what the quickest needed for all steps) {quick} leads too, with {loss:.3f}."
@@ -173,7 +166,7 @@ def _summarize_recall(results: Results) -> Iterator[str]:
     if others := [kind for kind in KINDS if kind not in complete]:
         limit_text = _("{name}: up to {reach} ({means[1]:share} at {last})")
         none_text = _("{name}: none ({means[0]:share} at {first}, {means[1]:share} at {last})")
-        limits = _joined(
+        limits = say("; ").join(
             sentence(
                 limit_text if limits_by_kind[kind] else none_text,
                 name=say(LABELS[kind]),
@@ -210,12 +203,8 @@ def _summarize_recall(results: Results) -> Iterator[str]:
 
 def _recall_limit(pairs: tuple[int, ...], shares: list[float]) -> int:
     """Return the largest number of pairs before the first failure; 0 if the smallest fails."""
-    reach = 0
-    for count, share in zip(pairs, shares, strict=True):
-        if share < RECALLED:
-            break
-        reach = count
-    return reach
+    recalled = takewhile(lambda pair: pair[1] >= RECALLED, zip(pairs, shares, strict=True))
+    return max((count for count, _share in recalled), default=0)
 
 
 def _summarize_cost(results: Results) -> Iterator[str]:
@@ -225,12 +214,11 @@ def _summarize_cost(results: Results) -> Iterator[str]:
     if len(lengths) > 1:
         time_ratio = {kind: cost[kind, last]["seconds"] / cost[kind, first]["seconds"] for kind in KINDS}
         memory_ratio = {kind: memory(cost[kind, last]) / memory(cost[kind, first]) for kind in KINDS}
-        growing, constant = (
-            [kind for kind in KINDS if (memory_ratio[kind] > MIN_GROWTH) == is_growing] for is_growing in (True, False)
-        )
+        growing = [kind for kind in KINDS if memory_ratio[kind] > MIN_GROWTH]
+        constant = [kind for kind in KINDS if kind not in growing]
         if growing:
             text = _("{name} {room:.3g} times the memory, {time:.2g} times the time")
-            each = _joined(
+            each = say("; ").join(
                 sentence(text, name=say(LABELS[kind]), room=memory_ratio[kind], time=time_ratio[kind])
                 for kind in growing
             )
@@ -238,7 +226,7 @@ def _summarize_cost(results: Results) -> Iterator[str]:
             yield sentence(text, first=first, last=last, each=each)
         if constant:
             text = _("{name} {time:.2g} times")
-            each = _joined(sentence(text, name=say(LABELS[kind]), time=time_ratio[kind]) for kind in constant)
+            each = say("; ").join(sentence(text, name=say(LABELS[kind]), time=time_ratio[kind]) for kind in constant)
             text = _(
                 "From {first:,} to {last:,} tokens of context, the memory of these changes by {off:share} at most, and their time to: {each}."
             )

@@ -28,16 +28,7 @@ from ..model.transformer import ModelCache, Transformer
 from ..train.machine import threads, threads_for
 from . import Course, Progress, Results, Row, report, small_step
 from .mixer_contest import BATCH_TOKENS, HEADS, KINDS, ContestShape, ContestTask, NextCharacter, Recall, TrainingRun
-from .mixer_summary import (
-    LABELS,
-    by_kind,
-    equal_time_losses,
-    final_losses,
-    mean_and_range,
-    memory,
-    recall_shares,
-    shows,
-)
+from .mixer_summary import LABELS, by_kind, final_losses, mean_and_range, memory, recall_shares, shows, timed_losses
 from .report import Column, sentence
 
 if TYPE_CHECKING:
@@ -106,10 +97,8 @@ def measure(
     counts = {name: {kind: model.count() for kind, model in of.items()} for name, of in models.items()}
     with threads(threads_for(max(counts["recall"].values()), BATCH_TOKENS)):
         sweeps = [((seed + SWEEP_SEED) % SEED_LIMIT, rate) for rate in RATES if tune]
-        runs = [
-            *sweeps,
-            *(((seed + i) % SEED_LIMIT, None) for i in range(seeds)),
-        ]  # without a rate, the best one is used
+        # Without a rate, the best one is used.
+        runs = [*sweeps, *(((seed + i) % SEED_LIMIT, None) for i in range(seeds))]
         plan = [(name, kind, run_seed, rate) for name in tasks for run_seed, rate in runs for kind in KINDS]
 
         def new_run(name: str, kind: str, run_seed: int, rate: float) -> TrainingRun:
@@ -291,13 +280,12 @@ def _models_table(results: Results) -> report.Table:
 
 
 def _text_table(results: Results) -> report.Table:
-    sizes, losses, (seconds, losses_in_time) = results["sizes"], final_losses(results), equal_time_losses(results)
+    sizes, losses, (seconds, losses_in_time) = results["sizes"], final_losses(results), timed_losses(results)
     rows = []
     for kind, runs in by_kind(results["text"]["rows"]).items():
         took, tokens = fmean(row["looks"][-1]["seconds"] for row in runs), runs[0]["looks"][-1]["tokens"]
-        rows.append(
-            {"kind": kind, "losses": losses[kind], "in_time": losses_in_time[kind], "took": took, "tokens": tokens}
-        )
+        row = {"kind": kind, "losses": losses[kind], "in_time": losses_in_time[kind]}
+        rows.append(row | {"took": took, "tokens": tokens})
     own = dict(text=results["text"]["source"], tokens=rows[-1]["tokens"] // sizes["steps"], seeds=_seed_note(sizes))
     title = say("Learning {text}: loss of held-out text after {steps} steps of {tokens:,} tokens{seeds}", **sizes | own)
     header = sentence(_("model|loss|after {seconds:duration}|time|tokens/s"), seconds=seconds)
@@ -366,17 +354,9 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
             axes = report.panel(figure, 2, 3, index + 1, title=title, x=label, y=say("loss of held-out text (nats)"))
             for kind, rows in by_kind(results["text"]["rows"]).items():
                 evaluations = list(zip(*(row["looks"] for row in rows), strict=True))
-                x = [
-                    fmean(evaluation[quantity] * scale for evaluation in step_evaluations)
-                    for step_evaluations in evaluations
-                ]
-                _plot_seeds(
-                    axes,
-                    kind,
-                    names[kind],
-                    x,
-                    [[evaluation["score"][0] for evaluation in step_evaluations] for step_evaluations in evaluations],
-                )
+                x = [fmean(row[quantity] * scale for row in seeds) for seeds in evaluations]
+                losses = [[row["score"][0] for row in seeds] for seeds in evaluations]
+                _plot_seeds(axes, kind, names[kind], x, losses)
             axes.set_xlim(left=0)
     axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("pairs told"), y=say("right answers"))
     for kind, shares in recall_shares(results).items():
@@ -394,8 +374,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
         axes = report.panel(figure, 2, 3, index + 4, title=title, x=say("tokens of context"))
         for kind in KINDS:
             _plot_seeds(axes, kind, names[kind], sizes["lengths"], [[value(cost[kind, n])] for n in sizes["lengths"]])
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         report.format_ticks(axes.yaxis, format_value)
         axes.yaxis.set_minor_formatter("")
     lines, labels = legend.get_legend_handles_labels()

@@ -25,13 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.gridspec import SubplotSpec
 
-INK = (
-    "#2166ac",
-    "#d9480f",
-    "#2b8a3e",
-    "#862e9c",
-    "#868e96",
-)  # distinguishable in greyscale and for most color-blind readers
+# Distinguishable in greyscale and for most color-blind readers.
+INK = ("#2166ac", "#d9480f", "#2b8a3e", "#862e9c", "#868e96")
 
 BUSY_LOAD = 1.3  # programs per core above which times are unreliable
 
@@ -74,11 +69,7 @@ class Column(NamedTuple):
 
 
 def table(
-    title: str,
-    header: Sequence[str],
-    columns: Sequence[Column],
-    rows: Iterable[Row],
-    words: tuple[int, ...] = (0,),
+    title: str, header: Sequence[str], columns: Sequence[Column], rows: Iterable[Row], words: tuple[int, ...] = (0,)
 ) -> Table:
     """Return a table of the columns' cells for each row."""
     return Table(title, header, [[column.cell(row) for column in columns] for row in rows], words)
@@ -282,13 +273,17 @@ def canvas(down: int, across: int, *, each: tuple[float, float] = (4.0, 3.1), wo
 def panel(figure: Figure, *at: int | SubplotSpec, title: str, x: str = "", y: str = "") -> Axes:
     """Return a new panel at a subplot position, with a title on the left, axis labels and no frame."""
     axes = figure.add_subplot(*at)
+    label_axes(axes, title, x, y)
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
+def label_axes(axes: Axes, title: str, x: str, y: str) -> None:
+    """Set the title and the axis labels in the common font sizes."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x, fontsize=9)
     axes.set_ylabel(y, fontsize=9)
     axes.tick_params(labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return axes
 
 
 def format_ticks(axis: Axis, label: Callable[[float], str]) -> None:

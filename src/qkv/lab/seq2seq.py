@@ -99,16 +99,7 @@ class GRUTranslator(nn.Module):
         return torch.stack(outputs, 1), torch.stack(weight_rows, 1)
 
 
-def measure(
-    *,
-    steps: int,
-    width: int,
-    batch: int,
-    tests: int,
-    text: str,
-    seed: int,
-    progress: Progress,
-) -> Results:
+def measure(*, steps: int, width: int, batch: int, tests: int, text: str, seed: int, progress: Progress) -> Results:
     """Train both models on the same batches, translate unseen dates, and align one of them."""
     if not text.strip():
         raise Problem("--date is empty: give a date, as in  15 November 2026")
@@ -140,13 +131,8 @@ def measure(
             learner.step(task, rows, transformer.settings.rate(step))
         if step + 1 == min(PILOT_STEPS, steps):
             step_seconds = gru.seconds[-1] + transformer.seconds[-1]
-            update = Course(
-                progress,
-                [
-                    time.perf_counter() - start + step_seconds * (steps - step - 1),
-                    translation_seconds * tests / len(pilot_sources),
-                ],
-            )
+            training_seconds = time.perf_counter() - start + step_seconds * (steps - step - 1)
+            update = Course(progress, [training_seconds, translation_seconds * tests / len(pilot_sources)])
         if update is not None:
             update(0, (step + 1) / steps)
     rows_json = [learner.evaluate(sources, [target for _, target in dates]) for learner in (gru, transformer)]
@@ -231,14 +217,8 @@ class Learner(Generic[Model]):
         """Return an alignment for the results."""
         rounded, keys = table.round(4), self.keys(text)
         year = year_copy_score(np.array(rounded.tolist()), translation, keys)
-        return {
-            "kind": self.kind,
-            "said": translation,
-            "head": head,
-            "map": rounded.tolist(),
-            "keys": keys,
-            "year": year,
-        }
+        row = {"kind": self.kind, "said": translation, "head": head}
+        return row | {"map": rounded.tolist(), "keys": keys, "year": year}
 
 
 class GRULearner(Learner[GRUTranslator]):
@@ -395,13 +375,10 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
     for index, alignment in enumerate(results["alignments"]):
         title = say(LABELS[alignment["kind"]]) + (f" · {alignment['head']}" if alignment["head"] else "")
         axes = figure.add_subplot(1, 3, index + 1)
-        axes.set_title(title, fontsize=10, loc="left")
         if alignment["map"]:
             figure_canvas.paint(axes, np.array(alignment["map"]), None)
             figure_canvas.label(axes, list(alignment["said"]), alignment["keys"])
-        axes.tick_params(labelsize=8)
-        axes.set_xlabel(say("source: read"), fontsize=9)
-        axes.set_ylabel(say("target: written"), fontsize=9)
+        report.label_axes(axes, title, say("source: read"), say("target: written"))
     axes = report.panel(figure, 1, 3, 3, title=say("loss while training"), x=say("step"))
     for row, color in zip(results["rows"], (report.INK[1], report.INK[0]), strict=True):
         label = f"{say(LABELS[row['kind']])} · {report.share(row['accuracy'])}"
