@@ -276,38 +276,47 @@ def row(
     from ..tracing.views.word_map import locate_word
 
     queries, keys = trace.tokens(part, batch), trace.tokens(part, batch, keys=True).numbered
-    _, (name, first, end) = locate_word(queries, query, by)
+    _index, (name, first, end) = locate_word(queries, query, by)
     position = queries.find(query)
     word = queries.numbered[position]
-    if trace.bare:
-        yield from _stored_weights(trace, layer, head, word, position, part, batch)
-        return
-    steps = trace.steps(layer, head, position, part=part, batch=batch)
-    assert isinstance(steps, Steps)  # a mixer's row is mixer_derivation's
-    columns = [steps.scores[0], steps.scaled[0], steps.masked[0], steps.weights[0]]
-    order = np.argsort(-steps.weights[0])[:12]
-    titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, steps.q.shape[-1] ** -0.5) else f"q·k×{steps.scale:.3g}"]
-    titles += [say("masked"), say("weight")]
-    if end - first > 1:
+    columns: list[np.ndarray] = []
+    titles: list[str] = []
+    ending: list[str] = []
+    if trace.bare:  # it has no q, k and v
+        weights = trace.row(layer, head, position, part=part, batch=batch)
+        visible = np.ones(len(weights), bool)
         yield say(
-            "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
-            "them, {last}:",
-            word=name,
-            n=end - first,
-            last=word,
+            "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
+            "aren't there (--eager):",
+            word=word,
+            layer=layer,
+            head=head,
         )
-        yield ""
-    yield from _rotation(trace, layer, head, word, position, part, batch)
-    yield say(
-        "The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:",
-        word=word,
-        layer=layer,
-        head=head,
-        d=steps.q.shape[-1],
-    )
-    yield from indented(np.stack(columns, 1)[order], [keys[i] for i in order], titles)
-    yield from _unlisted_keys(steps.weights[0], ~np.isneginf(steps.masked[0]), order)
-    yield from weighted_sum(steps.output, word, trace.difference(layer, head, position, part=part, batch=batch))
+    else:
+        steps = trace.steps(layer, head, position, part=part, batch=batch)
+        assert isinstance(steps, Steps)  # a mixer's row is mixer_derivation's
+        weights, visible, d = steps.weights[0], ~np.isneginf(steps.masked[0]), steps.q.shape[-1]
+        columns = [steps.scores[0], steps.scaled[0], steps.masked[0]]
+        titles = ["q·k", "q·k/√d" if np.isclose(steps.scale, d**-0.5) else f"q·k×{steps.scale:.3g}", say("masked")]
+        difference = trace.difference(layer, head, position, part=part, batch=batch)
+        ending = weighted_sum(steps.output, word, difference)
+        if end - first > 1:
+            yield say(
+                "{word} is {n} tokens, which the map joins; q·k is between single tokens, so here is the last of "
+                "them, {last}:",
+                word=name,
+                n=end - first,
+                last=word,
+            )
+            yield ""
+        yield from _rotation(trace.rotation(layer, head, position, part=part, batch=batch), word, position)
+        message = _("The row of {word} in {layer}.{head}, step by step (d = {d}), strongest keys first:")
+        yield say(message, word=word, layer=layer, head=head, d=d)
+    order = np.argsort(-weights)[:12]
+    table = np.stack([*columns, weights], 1)[order]
+    yield from indented(table, [keys[i] for i in order], [*titles, say("weight")])
+    yield from _unlisted_keys(weights, visible, order)
+    yield from ending
 
 
 def _origin(steps: Steps, lang: str | None) -> list[str]:
@@ -363,24 +372,6 @@ def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
     return f"2  scaled = {formula}", sentences
 
 
-def _stored_weights(
-    trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
-) -> Iterator[str]:
-    """Yield one query's weights, for traces without q, k and v."""
-    keys = trace.tokens(part, batch, keys=True).numbered
-    weights = trace.row(layer, head, position, part=part, batch=batch)
-    order = np.argsort(-weights)[:12]
-    yield say(
-        "The row of {word} in {layer}.{head}, strongest keys first; q, k and v, and with them the steps, "
-        "aren't there (--eager):",
-        word=word,
-        layer=layer,
-        head=head,
-    )
-    yield from indented(weights[order][:, None], [keys[i] for i in order], [say("weight")])
-    yield from _unlisted_keys(weights, np.ones(len(weights), bool), order)
-
-
 def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
     """Return a line on the keys that aren't listed: their total weight and how many of them the mask hides."""
     unlisted = np.setdiff1d(np.arange(len(weights)), listed)
@@ -397,11 +388,8 @@ def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray)
     return ["  " + say(message, n=len(unlisted), sum=float(weights[unlisted].sum()), hidden=hidden)]
 
 
-def _rotation(
-    trace: Trace, layer: int, head: int, word: str, position: int, part: str | None, batch: int
-) -> Iterator[str]:
+def _rotation(pairs: np.ndarray | None, word: str, position: int) -> Iterator[str]:
     """Yield how rotary positions rotated q, for its first pairs and the last."""
-    pairs = trace.rotation(layer, head, position, part=part, batch=batch)
     if pairs is None:
         return
     half = len(pairs)

@@ -216,7 +216,7 @@ def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[
     for column, (title, table) in enumerate(tables):
         axes = drawing.add_subplot(grid[0, 4 * column : 4 * column + 4])
         top = float(np.abs(table).max()) or 1.0
-        image = paint(axes, table, causal if column else np.ones_like(causal), colours=SIGNED, bottom=-top, top=top)
+        image = paint(axes, table, causal if column else None, colours=SIGNED, bottom=-top, top=top)
         label(axes, names if column == 0 else None, names)
         if n <= MAX_NUMBERED:
             write(axes, np.where(causal | (column == 0), table, np.nan), image)
@@ -224,9 +224,7 @@ def figure(steps: MixerSteps, *, lang: str | None = None, path: str | Path | IO[
     top = float(np.abs(steps.states).max()) or 1.0
     for column, t in enumerate(last):
         axes = drawing.add_subplot(grid[1, 3 * column : 3 * column + 3])
-        whole = np.ones_like(steps.states[t], dtype=bool)
-        paint(axes, steps.states[t], whole, colours=SIGNED, bottom=-top, top=top)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        paint(axes, steps.states[t], None, colours=SIGNED, bottom=-top, top=top)
+        label(axes, None, None)
         axes.set_title(say("S after {word}", lang, word=names[t]), fontsize=10, loc="left")
     return save(drawing, path)

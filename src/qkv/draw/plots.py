@@ -238,18 +238,11 @@ def steps(
     scores, masked, weights = done.scores[at], done.masked[at], done.weights[at]
     queries, keys = (done.names(axis, size) for axis, size in enumerate(scores.shape))
     hidden = bool(np.isneginf(masked).any())
-    changes = [
-        say(sentence, lang)
-        for sentence, applies in (
-            (_("capped"), done.softcap is not None),
-            (_("+ bias"), done.bias is not None),
-            (_("masked"), hidden),
-        )
-        if applies
-    ]
+    changes = ((_("capped"), done.softcap is not None), (_("+ bias"), done.bias is not None), (_("masked"), hidden))
+    suffix = "".join(f", {say(change, lang)}" for change, applies in changes if applies)
     titles = (
         say("1  scores: q·kᵀ", lang),
-        say("2  scaled: × {scale}", lang, scale=done.scale) + "".join(f", {word}" for word in changes),
+        say("2  scaled: × {scale}", lang, scale=done.scale) + suffix,
         say("3  softmax: weights", lang),
     )
     n, m = scores.shape
@@ -429,8 +422,7 @@ def overview(
             shaded = np.sign(table) * np.abs(table) ** 0.5
             scale = _scale(shaded) if part == "mixers" else {"top": None}
             paint(axes, shaded, None, **scale)
-            axes.set_xticks([])
-            axes.set_yticks([])
+            label(axes, None, None)
             marked = (number, j) in {(a, b) for a, b in mark}
             for side in axes.spines.values():
                 side.set_edgecolor("#d9480f" if marked else "#bbbbbb")
