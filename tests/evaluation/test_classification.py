@@ -141,7 +141,7 @@ def test_unreadable_lines_are_reported_and_the_others_scored():
     assert "is empty" in messages[5]
     with pytest.raises(Problem, match="not seen in training"):
         score_labels(classifier(), Bytes.make(), [(1, "good", "z")])
-    with pytest.raises(Problem, match="tells no labels"):
+    with pytest.raises(Problem, match="is not a classifier"):
         classify(Transformer(Config(kind="encoder")), Bytes.make(), ["a"])
 
 

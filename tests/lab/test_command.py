@@ -206,7 +206,7 @@ MISTAKES = {
     "mixers --text nowhere.txt": ("nowhere.txt", "nowhere.txt"),
     "mixers --tune 2": ("--tune is 2", "--tune 是 2"),
     "seq2seq --date ''": ("--date is empty", "--date 是空的"),
-    "seq2seq --date hello": ("hello, no date in a form", "hello，不是两个模型要学的日期写法"),
+    "seq2seq --date hello": ("hello, not a date in a form", "hello，不是两个模型要学的日期写法"),
     "seq2seq --width 20": ("20", "20"),
     "masks --words hello": ("give both --words", "要么都给"),
     "masks --widht 3": ("--widht", "--widht"),

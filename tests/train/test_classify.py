@@ -115,7 +115,7 @@ def test_unknown_characters_are_reported(runs_folder, tmp_path, monkeypatch):
     texts = LabelledTexts([("ab很", "x"), ("好看", "y"), ("abc", "y")], ("x", "y"), english, most=9)
     assert texts.unknown == 3 / 8 and LabelledTexts([("很", "x")], ("x",), Bytes.make(), most=9).unknown == 0
     model = Transformer(Config(kind="encoder", head="classes", labels=("x", "y"), vocab=english.vocab, width=8, n_head=1, pooler=True))  # fmt: skip
-    with pytest.raises(Problem, match="knows none of the signs of '很好看'"):
+    with pytest.raises(Problem, match="knows none of the characters of '很好看'"):
         classify(model, english, ["很好看"])
     with pytest.warns(Notice, match="doesn't know 1 of the 2 tokens of '很a'"):
         assert classify(model, english, ["很a"])
@@ -169,7 +169,7 @@ def test_commands_that_need_another_head_refuse(runs_folder, capsys):
     assert main(["fill", "good [MASK]", "--model", str(runs_folder / "run")]) == 2
     assert main(["classify", "good", "--model", str(runs_folder / "base")]) == 2
     err = capsys.readouterr().err
-    assert "doesn't fill in words" in err and "tells no labels" in err
+    assert "doesn't fill in words" in err and "is not a classifier" in err
 
 
 def test_long_texts_are_cut_with_a_notice(runs_folder, tmp_path, capsys):

@@ -47,12 +47,12 @@ def text_ids(model: Transformer, tokenizer: Tokenizer, text: str) -> list[int]:
     tokens = tokenizer.encode(text)
     ids = tokenizer.frame(tokens)
     if not text.strip() or not ids:
-        raise Problem("the text is empty: there is nothing to tell a label by")
+        raise Problem("the text is empty: there is nothing to classify")
     unknown = tokens.count(tokenizer.unk) if tokenizer.unk is not None else 0
     if tokens and unknown == len(tokens):
         raise Problem(
-            "this model knows none of the signs of {text}, and would tell the same label of any such text: take a model that "
-            "was taught this language",
+            "this model knows none of the characters of {text}, so any such text would get the same label: use a model "
+            "trained on this language",
             text=repr(text[:40]),
         )
     if 3 * unknown > len(tokens):
@@ -83,7 +83,7 @@ def require_classifier(model: object) -> None:
     """Raise a Problem if the model is not a classifier."""
     if not is_classifier(model):
         raise Problem(
-            "this model tells no labels: teach an encoder some, as in  qkv train classify --pairs reviews.tsv --from minilm"
+            "this model is not a classifier: train an encoder to be one, as in  qkv train classify --pairs reviews.tsv --from minilm"
         )
 
 

@@ -122,7 +122,7 @@ def score_text(
         )
     if scorer.kind == "encoder-decoder":
         raise Problem(
-            "this model is an encoder-decoder, which says one text to another: give pairs of both, as in  qkv eval "
+            "this model is an encoder-decoder, which maps one text to another: give pairs of texts, as in  qkv eval "
             "--pairs zh-en.tsv"
         )
     bare = tokenizer.encode(text)
@@ -272,7 +272,7 @@ def score_pairs(
     scorer = scorer_of(model)
     if scorer.kind != "encoder-decoder":
         raise Problem(
-            "this model is of kind {kind} and doesn't say one text to another: pairs are for encoder-decoders; for a "
+            "this model is of kind {kind} and doesn't map one text to another: pairs are for encoder-decoders; for a "
             "decoder give --text",
             kind=scorer.kind,
         )

@@ -171,7 +171,7 @@ def _time_steps(context: int, seed: int, compiled: bool, on_step: Callable[[int]
         rows.append({"kind": "compiled", "seconds": None, "why": "none"})
     else:
         warnings.warn(
-            Notice("torch compiles the training step now; how long that takes can't be told beforehand"), stacklevel=2
+            Notice("torch.compile now compiles the training step; how long this takes can't be predicted"), stacklevel=2
         )
         step = _training_step(context, seed, compiled=True)
         start = time.perf_counter()
@@ -221,7 +221,7 @@ def tables(results: Results) -> list[report.Table]:
                 "One training step of a GPT: {layers} layers, width {width}, {heads} heads, {batch} × {context} tokens",
                 **shape,
             ),
-            say("road|time|against plain").split("|"),
+            say("kernel|time|against plain").split("|"),
             STEP_COLUMNS,
             [{**step, "plain": results["steps"][0]["seconds"]} for step in results["steps"]],
         ),
@@ -273,7 +273,7 @@ def shows(results: Results) -> Iterator[str]:
     fit_text = _("The laws of time miss no measured point that they are fitted to by more than {off:.0%}.")
     if misfit >= MAX_MISFIT:
         fit_text = _(
-            "But the times don't lie on such laws (a measured point is off by {off:.0%}), so their exponents and what "
+            "But the times don't follow power laws (a measured point is off by {off:.0%}), so the exponents and what "
             "they give for long texts say little: measure again on a quiet machine, or with longer texts."
         )
     yield sentence(fit_text, off=misfit)

@@ -198,7 +198,7 @@ def shows(results: Results) -> Iterator[str]:
     rows = results["rows"]
     best, worst = (choose(rows, key=lambda row: row["accuracy"]) for choose in (max, min))
     if len(rows) == 1:
-        yield sentence(_("{heads}: {accuracy:share} said right."), heads=_heads(best), accuracy=best["accuracy"])
+        yield sentence(_("{heads}: {accuracy:share} right."), heads=_heads(best), accuracy=best["accuracy"])
     else:
         counts = [row["parameters"] for row in rows]
         yield sentence(
@@ -222,10 +222,10 @@ def shows(results: Results) -> Iterator[str]:
         yield sentence(comparison, **rows[-1])
     first = min((row for row in rows if row["reached"] is not None), key=lambda row: row["reached"], default=None)
     if first is None:
-        text = _("No model said {good:.0%} right within {steps} steps: give it more --steps.")
+        text = _("No model reached {good:.0%} right within {steps} steps: give more --steps.")
         yield sentence(text, good=LEARNED, steps=results["sizes"]["steps"])
     else:
-        text = _("First to say {good:.0%} right: {heads}, at step {step}.")
+        text = _("First to reach {good:.0%} right: {heads}, at step {step}.")
         yield sentence(text, good=LEARNED, heads=_heads(first), step=first["reached"])
     text = _("{kind}, strongest in {layer}.{head} (layer.head) with {score:.2f} of its weight (even: {even:.2f})")
     findings = [sentence(text, kind=say(CALLED[kind]), **head) for kind, head in best["patterns"]["best"].items()]

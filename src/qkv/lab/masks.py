@@ -186,7 +186,7 @@ def shows(results: Results) -> Iterator[str]:
     )
     if causal["moved"] == 1:
         yield say(
-            "No earlier row noticed a later token: that is why a decoder can be trained on all positions of a "
+            "No earlier row depends on a later token: that is why a decoder can be trained on all positions of a "
             "text at once."
         )
     yield say("The strongest weight of cross-attention here: {pair}.", pair=_strongest_pair(cross))

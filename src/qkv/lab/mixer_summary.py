@@ -159,9 +159,9 @@ def _summarize_recall(results: Results) -> Iterator[str]:
     pairs, means = results["sizes"]["pairs"], {k: [fmean(s) for s in v] for k, v in recall_shares(results).items()}
     limits_by_kind = {kind: _recall_limit(pairs, shares) for kind, shares in means.items()}
     complete = [kind for kind in KINDS if limits_by_kind[kind] == pairs[-1]]
-    text = _("No model recalled {good:share} of the pairs told at every number up to {last}: give more --recall-steps.")
+    text = _("No model recalled {good:share} of the pairs at every number up to {last}: give more --recall-steps.")
     if complete:
-        text = _("Of pairs told once, {names} recalled {good:share} or more, at every number up to {last}.")
+        text = _("Of pairs seen once, {names} recalled {good:share} or more, at every number up to {last}.")
     yield sentence(text, names=_kind_names(complete), good=RECALLED, last=pairs[-1])
     if others := [kind for kind in KINDS if kind not in complete]:
         limit_text = _("{name}: up to {reach} ({means[1]:share} at {last})")
@@ -182,7 +182,7 @@ def _summarize_recall(results: Results) -> Iterator[str]:
         )
         yield say(text, each=limits)
     yield say(
-        "(Whoever names just any of the values told is right about once in as many times as there are pairs, a little more often since a value may be told twice.)"
+        "(Guessing one of the listed values is right once in as many times as there are pairs, a little more often since a value may be listed twice.)"
     )
     text = _(
         "One layer of attention in place of one of Mamba-2 cures it: {without:share} of {last} pairs without, "

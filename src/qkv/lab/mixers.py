@@ -358,7 +358,7 @@ def draw(results: Results, path: str | Path | None = None) -> Figure:
                 losses = [[row["score"][0] for row in seeds] for seeds in evaluations]
                 _plot_seeds(axes, kind, names[kind], x, losses)
             axes.set_xlim(left=0)
-    axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("pairs told"), y=say("right answers"))
+    axes = report.panel(figure, 2, 3, 3, title=say("recall of pairs"), x=say("number of pairs"), y=say("right answers"))
     for kind, shares in recall_shares(results).items():
         _plot_seeds(axes, kind, names[kind], sizes["pairs"], shares)
     chance = [1 / n for n in sizes["pairs"]]

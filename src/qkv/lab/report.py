@@ -211,10 +211,7 @@ def load_per_core() -> float | None:
 
 def busy_note(load: float | None) -> list[str]:
     """Return a warning if other programs made the times unreliable."""
-    note = _(
-        "(Others kept this machine busy meanwhile, {load:.1f} programs per core: the times are too long and not to be "
-        "trusted.)"
-    )
+    note = _("(Other programs kept this machine busy, {load:.1f} per core: the times are too long and unreliable.)")
     return [] if load is None or load < BUSY_LOAD else [sentence(note, load=load)]
 
 

@@ -106,7 +106,7 @@ def measure(*, steps: int, width: int, batch: int, tests: int, text: str, seed: 
     if read_date(text) is None:
         raise not_a_date(
             _(
-                "--date is {text}, no date in a form that the two are taught: write one from {first} to {last} like "
+                "--date is {text}, not a date in a form that the models learn: write one from {first} to {last} like "
                 "{forms}"
             ),
             text,
