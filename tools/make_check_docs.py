@@ -295,18 +295,19 @@ SCORES = {
 
 `tools/wild.py` runs the check on {objects} objects of {repositories} public repositories (`tests/doctor/corpora/wild/objects.tsv`), whose truths were
 decided by reading and running before the check was asked. How good it is on code that nobody has looked at shows only the first
-time that a list is run. There were ten such lists; after each, what it had shown was changed. The fifth was chosen for
-right code of unusual design. Of the four mistakes that the last four lists called right, one is a norm for the queries alone, one
-NaN where a block of keys is hidden whole, one a table of positions added to words, and one a language model without a mask that
-nothing in its file calls causal; all but the last are changed:
+time that a list is run. There were eleven such lists; after each, what it had shown was changed. The fifth was chosen for
+correct code of unusual design. Before the eleventh, the check was run on 980 other objects of 186 repositories, and 20 causes of
+false accusations were removed. The eleventh still showed a false alarm (Luong attention, which has no scale) and a missed mistake (a mask
+of one documented shape was dropped); both are changed. Open is a language model without a mask that nothing in its file calls causal:
 
-| first run of a list | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 |
-|---|---|---|---|---|---|---|---|---|---|---|
+| first run of a list | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 {first}
 
-Now, after these changes, on the first nine lists (the first six as they were scored before the last changes) and on the tenth:
+The current scores are those of the last change to each list: the first ten were not scored again with the latest changes, the
+eleventh was:
 
-| by object | lists 1 to 9 | list 10 |
+| by object | lists 1 to 10 | list 11 |
 |---|---|---|
 {table}
 
@@ -322,17 +323,17 @@ Not run ({count}): {not_run}.
     "zh": """## 在公开代码上的成绩
 
 `tools/wild.py` 检查 {repositories} 个公开仓库里的 {objects} 个对象（`tests/doctor/corpora/wild/objects.tsv`）；对错在检查之前就靠阅读和运行定好了。对没人看过的代码
-检查得怎么样，只有一份清单第一次运行时才看得出来。这样的清单有十份；每次发现的问题，随后都改了。第五份专门挑选设计不寻常的
-正确代码。最后四份里说成“正确”的四处错误：一处的归一化只作用于查询，一处在整块键被遮住时得到 NaN，一处把错误的位置表加到词向量上，
-一处是没有掩码的语言模型，而文件里没有一处说它是因果的；除最后一处外都已改正：
+检查得怎么样，只有一份清单第一次运行时才看得出来。这样的清单有十一份；每次发现的问题，随后都改了。第五份专门挑选设计不寻常的
+正确代码。在第十一份之前，又在 186 个仓库的另外 980 个对象上运行过检查，去掉了 20 种误报的原因。第十一份仍有一处误报（Luong 的不缩放点积注意力）
+和一处漏报（文档写明的一种形状的掩码被丢弃），都已改正。还没解决的是：没有掩码的语言模型，而文件里没有一处说它是因果的：
 
-| 清单第一次运行 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 |
-|---|---|---|---|---|---|---|---|---|---|---|
+| 清单第一次运行 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 {first}
 
-改过之后，前九份清单（前六份是最后几处改动之前的成绩）和第十份清单上：
+目前的成绩按每份清单最近一次运行：前十份没有用最新的改动重新运行，第十一份运行过：
 
-| 按对象 | 第一到九份 | 第十份 |
+| 按对象 | 第一到十份 | 第十一份 |
 |---|---|---|
 {table}
 
@@ -368,10 +369,35 @@ FIRST_RUNS = {
         "26 / 44",
         "28 / 40",
         "32 / 39",
+        "32 / 40",
     ),
-    "named": ("25 / 53", "18 / 26", "19 / 27", "17 / 25", "7 / 11", "12 / 29", "8 / 20", "7 / 18", "9 / 19", "10 / 20"),
-    "missed, right": ("4", "1", "1", "0", "0", "3", "1", "1", "1", "1"),
-    "false alarm": ("7 / 39", "3 / 24", "2 / 31", "2 / 28", "6 / 23", "1 / 26", "1 / 22", "2 / 15", "0 / 14", "1 / 18"),
+    "named": (
+        "25 / 53",
+        "18 / 26",
+        "19 / 27",
+        "17 / 25",
+        "7 / 11",
+        "12 / 29",
+        "8 / 20",
+        "7 / 18",
+        "9 / 19",
+        "10 / 20",
+        "6 / 19",
+    ),
+    "missed, right": ("4", "1", "1", "0", "0", "3", "1", "1", "1", "1", "1"),
+    "false alarm": (
+        "7 / 39",
+        "3 / 24",
+        "2 / 31",
+        "2 / 28",
+        "6 / 23",
+        "1 / 26",
+        "1 / 22",
+        "2 / 15",
+        "0 / 14",
+        "1 / 18",
+        "1 / 18",
+    ),
     "right": (
         "23 / 39",
         "19 / 24",
@@ -383,6 +409,7 @@ FIRST_RUNS = {
         "8 / 15",
         "9 / 14",
         "14 / 18",
+        "12 / 18",
     ),
 }
 
