@@ -20,7 +20,7 @@ LATIN = set(
     """softmax dropout value key query NaN LayerNorm Linear PyTorch NumPy Python float CPU GPU RuntimeError ALiBi LLaMA Qwen Mistral
     KV eval reshape scaled_dot_product_attention rotate_half pre norm post True False None W_q W_k d_k sin cos exp inf mod W_v
     qkv check py Name pytest markdown json lang float16 float32 float64 F dim mask MyAttention English md GPT delta
-    JSON Linux x86_64 aarch64 Landlock seccomp ctypes root SIGKILL""".split()
+    JSON Luong Linux x86_64 aarch64 Landlock seccomp ctypes root SIGKILL""".split()
 )
 
 

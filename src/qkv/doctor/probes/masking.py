@@ -84,8 +84,9 @@ def examine_masks(case: Case) -> None:
 
 
 def _is_certain(case: Case, parameter: str) -> bool:
-    """True if the argument is a mask by what it does, or because the caller says so."""
-    return parameter in case.discovered or parameter in (case.asked.call or {}).values()
+    """True if the argument is a mask by what it does, because the caller says so, or because the code says what True means."""
+    documented = re.search(rf"\b{re.escape(parameter)}\b[^\n]{{0,40}}\bTrue\s*=", case.says.segment)
+    return parameter in case.discovered or parameter in (case.asked.call or {}).values() or documented is not None
 
 
 def _givens(case: Case) -> list[dict[str, Any]]:
