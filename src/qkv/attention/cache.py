@@ -1,4 +1,4 @@
-"""KV caches: keys and values already computed, so that a new token costs one row instead of n.
+"""KV caches: keys and values already computed, so that a new token costs one row of attention instead of n.
 
 Memory is allocated once and written by position. `KVCache` keeps all tokens, `WindowCache` only those that a window can
 still see. Batch items may have different lengths: call `expect` before a forward pass with the number of real tokens.

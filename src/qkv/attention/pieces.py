@@ -70,7 +70,10 @@ def native_piece(mask: Mask, n: int, m: int) -> list[Rectangle] | None:
 def _band(
     item: int | None, n: int, m: int, start: int, stop: int, before: int | None, after: int | None
 ) -> list[Rectangle]:
-    """Return the pieces of all n rows, in order, over keys start … stop within a band around each query."""
+    """Return rectangles that cover a banded mask: each query sees `before` keys before and `after` keys after its position.
+
+    Only keys start … stop are visible. `None` means no limit. The rectangles cover all n rows in order.
+    """
     if before is None and after is None:
         return [Rectangle(item, (0, n), (start, stop))]
     shift = m - n  # query i is at position i + shift

@@ -1,6 +1,6 @@
-"""Position encodings: attention alone doesn't depend on the order of tokens.
+"""Position encodings: without them, attention doesn't know the order of tokens.
 
-They are added to the word vectors (sinusoidal, learned), rotate q and k (rotary), or are added to the scores (ALiBi,
+They are added to the token embeddings (sinusoidal, learned), rotate q and k (rotary), or are added to the scores (ALiBi,
 T5's relative buckets). Positions count from 0. `at` is the position of the first token of a chunk (an int), or of each
 token (an int tensor, (N,) or (B, N)), as a cache needs.
 

@@ -1,10 +1,10 @@
-"""The folder of a run: only this module reads and writes it.
+"""The folder of a training run: its layout, and how its files are read and written.
 
-    config.json           model, settings, data, and the reasons of automatic choices
-    tokens/, pairs.tsv or chats.jsonl    training data, next to the files of the tokenizer (`text`)
+    config.json           model, settings, data, and the reasons for automatic choices
+    tokens/, pairs.tsv or chats.jsonl    training data, next to the files of the tokenizer (qkv.text)
     metrics.jsonl         one line per report
     samples.txt           texts generated during training
-    .lock                 the process that is training it (train/lock.py)
+    .lock                 names the training process (train/lock.py)
     watch/000200.safetensors    the attention of a probe sentence at step 200
     checkpoints/000200/   state.json · model.safetensors · optimizer.safetensors, or shards/ of several processes;
                           with LoRA adapter_config.json · adapter_model.safetensors instead of the model

@@ -251,7 +251,7 @@ class HeadReport:
 
 @as_text
 def _effect_text(effect: Effect, tokens: Tokens) -> Iterator[str]:
-    """Return how the prediction changes without some heads; `tokens` are those of the text."""
+    """Return a text that shows how the prediction changes without some heads; `tokens` are the tokens of the input."""
     heads = ", ".join(effect.heads)
     if effect.said is not None:
         message = (

@@ -1,6 +1,6 @@
-"""How many heads? The same width split into 1, 2, … 16 heads, trained on the repeat task.
+"""The number of heads: the same width split into 1, 2, … 16 heads, trained on the repeat task.
 
-A random sequence is repeated once; in the repetition every symbol can be predicted from what followed it the first time.
+A random sequence is repeated once; in the repetition the next symbol is the one that followed the same symbol before.
 That takes two heads: one that attends to the previous token and, in a later layer, one that attends to the token after an
 earlier occurrence (induction). Lengths vary, so attending at a fixed distance doesn't work.
 """

@@ -1,7 +1,7 @@
-"""Six models of equal size that differ in their mixer, and the two tasks they learn.
+"""Six models of equal size that differ in their mixer, trained on a text and on recalling pairs.
 
-All have the same width, depth and vocabulary; if a mixer has more weights, its feed-forward has fewer.
-The keys of all states (retention, Mamba-2, delta) have the same width.
+The mixers are attention, window attention, retention, Mamba-2, the delta rule and a hybrid. Width, depth and vocabulary are
+equal; a model whose mixer has more weights has a smaller feed-forward. Keys have the same width in all states.
 
 B batch, N tokens.
 """

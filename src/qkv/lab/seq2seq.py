@@ -1,6 +1,6 @@
-"""The first attention and today's: a GRU with additive attention against a Transformer, translating dates.
+"""A GRU with additive attention (Bahdanau et al., 2014) against a Transformer, translating dates.
 
-Bahdanau's translator encodes with one GRU and decodes with another, which attends to the source before every character.
+The GRU model encodes with one GRU and decodes with another, which attends to the source before every character.
 The Transformer keeps attention and drops the recurrence. Both see the same dates and write ISO dates character by character;
 their alignments show which source characters each output character attended to.
 

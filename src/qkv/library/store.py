@@ -54,7 +54,10 @@ def listing(kind: str | None = None) -> list[Item | hub.Repository]:
 
 
 def find(name: str, kind: str | None = None) -> Item | hub.Repository:
-    """Return the record of a name, of one kind ("data", "model") or of any; for a wrong name raise and suggest another."""
+    """Return the catalogue entry of a name, or a hub repository for "hf:…"; raise a `Problem` for unknown names.
+
+    `kind` ("data" or "model") restricts the search.
+    """
     if name.startswith(hub.PREFIX) and kind != "data":
         return hub.Repository.parse(name, home())
     for item in ITEMS:

@@ -1,6 +1,7 @@
 """`mix(q, k, v, decay)`, the function that every mixer layer calls, as attention layers call `attend`.
 
-It chooses the form by the length; `explain` returns which one and why. `record` and `replace_weights` of attention work
+It computes a mixer's output in the recurrent or the chunkwise form, depending on the number of tokens; `explain` returns the
+form and the reason. `record` and `replace_weights` of attention work
 on mixers too.
 
 B batch, H heads, G groups of heads that share q and k (head h reads group h // (H/G), as Mamba-2 does), N tokens,

@@ -165,7 +165,7 @@ class MixerHead:
         return (call.q[0, 0, rows] * call.scale @ call.k[0, 0, cols].T).mul_(factors)
 
     def _row_bands(self, cell: int, most: int) -> Iterator[slice]:
-        """Yield row slices, about `most` at a time: whole cells, or parts of one."""
+        """Yield slices of at most `most` rows that cover all rows; a slice has whole pooling cells or lies in a single cell."""
         step = cell if cell > most else most // cell * cell
         for start in range(0, self.n, step):
             stop = min(start + step, self.n)

@@ -48,7 +48,7 @@ def free(device: "torch.device | None" = None) -> int | None:
 
 
 def require(size: int, sentence: str, device: "torch.device | None" = None, **values: object) -> None:
-    """Raise a Problem with this sentence, which has {size} and {free}, if fewer bytes are free."""
+    """Raise a `Problem` if fewer than `size` bytes are free; `sentence` may contain {size} and {free}."""
     available = free(device)
     if available is not None and size > available:
         raise Problem(sentence, size=format_size(size), free=format_size(available), **values)

@@ -1,6 +1,6 @@
-"""The other side of child.py: the process that runs a person's code.
+"""Entry point of the sandboxed process that runs user code; child.py starts it.
 
-python -m qkv.sandbox.child_main ANSWERS TRACES LIFELINE     the numbers of three pipes; the request comes on stdin
+python -m qkv.sandbox.child_main ANSWERS TRACES LIFELINE     file descriptors of three pipes; the request comes on stdin
 """
 
 import contextlib

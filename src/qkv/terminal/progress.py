@@ -66,7 +66,7 @@ class _Line:
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as minutes and seconds.
+    """Format a duration as m:ss or h:mm:ss.
 
     >>> clock(7.6), clock(75), clock(8000)
     ('0:07', '1:15', '2:13:20')

@@ -119,7 +119,7 @@ def chat_rows(tokenizer: Tokenizer, messages: Messages, most: int | None = None)
 
 
 def _row_up_to(tokenizer: Tokenizer, messages: Messages, at: int) -> ChatRow:
-    """Return a chat up to the end of an answer; only that answer is marked."""
+    """Return the tokens of a chat up to the end of message `at`, with `is_answer` True for the tokens of that message."""
     before = tokenizer.chat(messages[:at], answer=True) if at else _prompt_of_first(tokenizer, messages[0])
     ids = tokenizer.chat(messages[: at + 1], answer=False)
     if ids[: len(before)] != before:

@@ -1,7 +1,7 @@
 """A corpus: UTF-8 text files, streamed in blocks and split into train and validation.
 
-The split is by position: the last tenth of the text is for validation, so no sentence is in both parts. With several
-documents the cut moves to the nearest end of a document if the share stays sensible, else to the start of a line.
+The split is by position: the last tenth of the text is for validation. The boundary is at the start of a line; with several
+documents, at the end of a document if the share stays within half to twice the requested one.
 """
 
 import codecs

@@ -88,7 +88,7 @@ def refuse_long(names: Iterable[str]) -> None:
 
 
 def charsmap(library: Library) -> Callable[[str], str] | None:
-    """Return SentencePiece's normalization if the library's normalizer has its character map, else None."""
+    """Return a function that normalizes text with the tokenizer's SentencePiece character map, or None if it has no map."""
     normalizer = json.loads(library.normalizer.__getstate__()) if library.normalizer is not None else {}
     for step in normalizer.get("normalizers", ()):
         if step.get("type") == "Precompiled":

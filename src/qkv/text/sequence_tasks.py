@@ -18,7 +18,9 @@ TASKS = ("copy", "reverse", "repeat")
 
 
 def sequences(task: str, seed: int, step: int, batch: int, length: int, vocab: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (x, y) for a decoder: x is «bos, sequence, (separator,) answer», y the next tokens, −100 where random.
+    """Return (x, y) for a decoder: the row is bos, sequence, separator (not for "repeat"), answer.
+
+    x is the row without its last token, y the row without its first, with −100 before the answer.
 
     >>> x, y = sequences("reverse", seed=0, step=0, batch=1, length=3, vocab=9)
     >>> x.tolist(), y.tolist()

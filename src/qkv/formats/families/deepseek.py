@@ -114,7 +114,7 @@ def write_layers(config: Config) -> HfConfig:
 
 
 def read_groups(reading: ConfigReading) -> dict[str, Value]:
-    """Return the groups of experts; a greedy V2 has none."""
+    """Return our settings for groups of experts; DeepSeek-V2 with greedy routing has no groups."""
     hf_config, groups_per_token = reading.hf_config, reading.hf_config.get("topk_group")
     groups = {
         "experts.groups": hf_config.get("n_group") or 1,

@@ -1,7 +1,7 @@
 """A family of published models: the table of tensor names and the settings of its config.json.
 
-A family is data, not code: `TensorRow("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` works
-in both directions. A row may stack several of our tensors (GPT-2's q, k and v) or interleave them by head (Qwen3-Next's
+A family is a table: `TensorRow("decoder.0.attention.q.weight", "model.layers.0.self_attn.q_proj.weight")` maps our tensor
+to the published one and back. A row may stack several of our tensors (GPT-2's q, k and v) or interleave them by head (Qwen3-Next's
 queries and gates), transpose (GPT-2), and skip unused rows (BART's positions start at row 2). Missing and extra tensors
 are errors.
 """

@@ -43,7 +43,10 @@ def state_width_obstacles(config: Config) -> list[Message]:
 
 
 def check_steps(reading: ConfigReading) -> None:
-    """Raise an error if steps are limited. transformers 5 writes infinity as {"__float__": "Infinity"}."""
+    """Raise `Unsupported` if `time_step_limit` limits Mamba-2's step size Δ.
+
+    transformers 5 writes infinity as {"__float__": "Infinity"}.
+    """
     limits = reading.hf_config.get("time_step_limit") or (0.0, math.inf)
     limits = [float(limit["__float__"] if isinstance(limit, dict) else limit) for limit in limits]
     if limits != [0.0, math.inf]:

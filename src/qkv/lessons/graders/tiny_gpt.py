@@ -107,7 +107,10 @@ def _three_steps(step: Callable[[Bigram, Optimizer, Tensor], float | None]) -> o
 
 
 def right_step(model: Bigram, optimizer: Optimizer, ids: Tensor) -> float:
-    """Take a step with the gradient of the bigram model's loss, (softmax − one-hot) / number of places."""
+    """Take a correct SGD step on the bigram model and return the loss before it.
+
+    The gradient is (softmax − one-hot) / number of positions.
+    """
     before = F.cross_entropy(model.table.detach()[ids[:, :-1]].flatten(0, 1), ids[:, 1:].flatten()).item()
     gradient = torch.zeros_like(model.table)
     current, following = ids[:, :-1].flatten(), ids[:, 1:].flatten()

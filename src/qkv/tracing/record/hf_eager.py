@@ -1,6 +1,6 @@
-"""Trace a `transformers` model by the attention weights that it returns itself (`trace(…, eager=True)`).
+"""Trace a `transformers` model from the attention weights that it returns itself (`trace(…, eager=True)`).
 
-For models that bypass the library's kernel registry (BLOOM, Falcon, DeBERTa, XLNet …). With `attn_implementation="eager"`
+This is for models that bypass the library's kernel registry (BLOOM, Falcon, DeBERTa, XLNet …). With `attn_implementation="eager"`
 and `output_attentions=True` they return the result of their softmax, (B, H, N, M) per layer, which grows with n². There are
 no q, k and v: a call has q, k and v of width 0, and its bias is the logarithm of the weights, whose softmax is the weights.
 

@@ -218,7 +218,7 @@ def warn_two_towers(model: PretrainedModel, inputs: Inputs) -> None:
 
 
 def run(model: PretrainedModel, inputs: Inputs) -> Any:
-    """Call the model."""
+    """Return the output of the model's forward pass; errors inside the model become a `Problem`."""
     with _explaining_failures(model):
         return entry_point(model, inputs)(**inputs)
 

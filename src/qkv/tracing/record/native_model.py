@@ -1,4 +1,4 @@
-"""The model protocol (model_protocol.py) for qkv's own `Transformer`.
+"""Tracing of qkv's own `Transformer`: an implementation of the protocol in model_protocol.py.
 
 B batch, N tokens, V vocabulary.
 """
@@ -111,7 +111,10 @@ class NativeModel:
     def prepare(
         self, source: TextInput | Inputs, tokenizer: AnyTokenizer, target: TextInput | None = None
     ) -> PreparedText:
-        """Prepare texts; rows of different lengths are padded on the right."""
+        """Return the token ids of texts, padded on the right, with what the model needs to run them.
+
+        `target` is what an encoder-decoder generates.
+        """
         model = self.model
         device = model.embedding.weight.device
         rows = self._rows(source, tokenizer)

@@ -87,7 +87,7 @@ class Relation:
         return np.array(tails).reshape(wins.shape)
 
     def above(self) -> list[tuple[int, int, float, float]]:
-        """Return (layer, head, accuracy, chance) of the heads that beat the rule, best first."""
+        """Return (layer, head, accuracy, chance) of heads more accurate than the best positional rule, most accurate first."""
         accuracy, chance = self.accuracy, self.chance
         winners = np.argwhere(accuracy > self.baseline + 1e-12)
         layers = self.layers or range(len(accuracy))
