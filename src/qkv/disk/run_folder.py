@@ -1,4 +1,4 @@
-"""The folder of a training run: its layout, and how its files are read and written.
+"""The layout of a training run's folder, and access to config.json, metrics.jsonl and checkpoints.
 
     config.json           model, settings, data, and the reasons for automatic choices
     tokens/, pairs.tsv or chats.jsonl    training data, next to the files of the tokenizer (qkv.text)

@@ -1,4 +1,4 @@
-"""GGUF's names of settings and tensors for each architecture."""
+"""For each GGUF architecture: Hugging Face's name of each tensor, how GGUF stores it differently, and our names of settings."""
 
 from dataclasses import dataclass, field
 

@@ -96,9 +96,9 @@ class StateCache:
         check_counts(self._expected, n)
 
     def advance(self, state: Tensor, inputs: Tensor, keep: Tensor | None = None) -> None:
-        """Store the state after new tokens and the convolution's last inputs up to the last real token, both detached.
+        """Store the state and the convolution's last inputs after N new tokens, both detached, and advance the lengths.
 
-        `inputs` (B, K − 1 + N, C) are the inputs of the convolution, with the context in front.
+        `inputs` (B, K − 1 + N, C) are the inputs of the convolution, the previous ones first; `keep` marks real tokens.
         """
         n = inputs.shape[1] - self.tail.shape[1]
         self.state = state.detach().to(self.state.dtype)

@@ -106,10 +106,10 @@ def _three_steps(step: Callable[[Bigram, Optimizer, Tensor], float | None]) -> o
     return torch.cat([torch.tensor(numbers, dtype=torch.float64), model.table.detach().flatten()])
 
 
-def right_step(model: Bigram, optimizer: Optimizer, ids: Tensor) -> float:
-    """Take a correct SGD step on the bigram model and return the loss before it.
+def expected_step(model: Bigram, optimizer: Optimizer, ids: Tensor) -> float:
+    """The expected answer of `train_step`: take an SGD step of rate 0.5 and return the loss before it.
 
-    The gradient is (softmax − one-hot) / number of positions.
+    The gradient is (softmax − one-hot) / number of predicted tokens; `optimizer` is not used.
     """
     before = F.cross_entropy(model.table.detach()[ids[:, :-1]].flatten(0, 1), ids[:, 1:].flatten()).item()
     gradient = torch.zeros_like(model.table)
@@ -126,7 +126,7 @@ STEP = Question(
     "train_step",
     "train_step(model, optimizer, ids), three times",
     lambda answer: _three_steps(answer.train_step),
-    lambda: _three_steps(right_step),
+    lambda: _three_steps(expected_step),
 )
 
 

@@ -111,9 +111,9 @@ class NativeModel:
     def prepare(
         self, source: TextInput | Inputs, tokenizer: AnyTokenizer, target: TextInput | None = None
     ) -> PreparedText:
-        """Return the token ids of texts, padded on the right, with what the model needs to run them.
+        """Return the padded token ids of texts, and a function that runs the model on such ids and returns logits.
 
-        `target` is what an encoder-decoder generates.
+        For an encoder-decoder the ids are those of `target`, or of the model's own translation; the source is fixed.
         """
         model = self.model
         device = model.embedding.weight.device
