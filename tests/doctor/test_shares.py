@@ -18,7 +18,7 @@ class Atoms(nn.Module):
     def split(self, x):
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def forward(self, x, far, atoms):
+    def forward(self, x, far, atoms):  # atoms (B, A), True = atom
         q, k, v = self.split(self.q(x)), self.split(self.k(x)), self.split(self.v(x))
         s = q @ k.mT / q.shape[-1] ** 0.5 - self.slope[:, None, None] * far[:, None]
         # here
