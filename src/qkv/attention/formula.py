@@ -331,7 +331,7 @@ def no_autocast(table: A) -> AbstractContextManager[object]:
 
 
 def _can_overwrite(table: A) -> bool:
-    """True if a new table may be overwritten because no gradient needs it."""
+    """True if a new table may be overwritten: always in NumPy; in torch only on the CPU, without gradients and not compiled."""
     if isinstance(table, np.ndarray):
         return True
     import torch

@@ -142,7 +142,8 @@ def _overview(
 ) -> tuple[list[Json], dict[Layer, dict[str, float]], dict[Layer, list[list[float]]]]:
     """Survey every part and store a small picture of each head.
 
-    Return the JSON of every part, each layer's scores by kind of look, and the largest weights by item and head.
+    Return the JSON of every part, each layer's best score for each kind of head, and each layer's largest weight per text of the
+    batch and head. `numbers` has the token lists of each (part, whether of keys).
     """
     total = sum(call.q.shape[0] * call.n_head for calls in trace.calls.values() for call in calls)
     parts: list[Json] = []

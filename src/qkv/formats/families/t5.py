@@ -32,7 +32,10 @@ SUPPORTED = supports(
 
 
 def obstacles(config: Config) -> list[Message]:
-    """States are scaled before the head if it is tied."""
+    """Return what T5's layout requires and this config lacks: unshared key heads, its head, no token types, its output scale.
+
+    The output scale is width^-½ in an encoder-decoder with a tied embedding, else 1.
+    """
     is_seq2seq = config.kind == "encoder-decoder"
     output_scale = config.width**-0.5 if config.embedding.tied and is_seq2seq else 1.0
     needed = shared_head_obstacles(config)

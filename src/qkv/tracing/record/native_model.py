@@ -259,7 +259,7 @@ def _rotary_turning(model: Transformer, length: int) -> Turning | None:
 
 
 def _full_cache(cache: KVCache | WindowCache, n: int) -> KVCache:
-    """Replace a window's cache, which drops keys, by one that keeps them all."""
+    """Return an empty cache for n tokens in place of a window's, which drops keys; return any other cache unchanged."""
     if not isinstance(cache, WindowCache):
         return cache
     _, heads, _, width = cache.k.shape
