@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -67,13 +68,16 @@ def restore_language():
 
 
 @pytest.fixture(autouse=True)
-def repeatable():
+def repeatable(request):
     restore_language()
     torch.manual_seed(0)
     torch.use_deterministic_algorithms(True, warn_only=True)  # which also fills torch.empty with NaN
     yield
     torch.use_deterministic_algorithms(False)
     restore_language()
+    if not torch.is_grad_enabled():  # later tests would fail, without a hint at this one
+        torch.set_grad_enabled(True)
+        warnings.warn(f"{request.node.nodeid} left gradients switched off", stacklevel=1)
 
 
 STARTED: list[subprocess.Popen] = []  # while the test that is being run was called
