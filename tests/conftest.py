@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from torch.overrides import _get_current_function_mode_stack, _pop_mode
 
 from qkv.i18n import language
 from qkv.process.streams import open_missing_streams
@@ -75,9 +76,13 @@ def repeatable(request):
     yield
     torch.use_deterministic_algorithms(False)
     restore_language()
-    if not torch.is_grad_enabled():  # later tests would fail, without a hint at this one
+    if (
+        not torch.is_grad_enabled() or _get_current_function_mode_stack()
+    ):  # later tests would fail, without a hint at this one
         torch.set_grad_enabled(True)
-        warnings.warn(f"{request.node.nodeid} left gradients switched off", stacklevel=1)
+        while _get_current_function_mode_stack():
+            _pop_mode()
+        warnings.warn(f"{request.node.nodeid} left gradients off or a function mode active", stacklevel=1)
 
 
 STARTED: list[subprocess.Popen] = []  # while the test that is being run was called

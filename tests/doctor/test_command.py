@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.overrides import BaseTorchFunctionMode, _get_current_function_mode_stack
 
 from qkv.cli import main
 from qkv.commands import check as command
@@ -575,12 +576,14 @@ def test_undisturbed_puts_back_what_a_check_may_change():
         random.seed(5)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)
+        BaseTorchFunctionMode().__enter__()
         module.double().eval()
         for value in module.state_dict().values():
             value.fill_(7)
     assert torch.equal(torch.get_rng_state(), states[0])
     assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]
     assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled() and module.training
+    assert _get_current_function_mode_stack() == []
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import nn, overrides
 
 from ..i18n import Listed, Notice, _, say
 
@@ -54,9 +54,10 @@ def assert_correct(target: Any, **options: Any) -> None:
 
 @contextmanager
 def undisturbed(target: Any = None) -> Iterator[None]:
-    """Everything as before afterwards: random numbers, grad mode, dtype, and the target's own state."""
+    """Everything as before afterwards: random numbers, grad mode, dtype, function modes, and the target's own state."""
     python, numbers, tensors = random.getstate(), np.random.get_state(), torch.get_rng_state()
     grad, dtype = torch.is_grad_enabled(), torch.get_default_dtype()
+    depth = len(overrides._get_current_function_mode_stack())
     with _kept(target) if isinstance(target, nn.Module) else _nothing():
         try:
             yield
@@ -64,6 +65,8 @@ def undisturbed(target: Any = None) -> Iterator[None]:
             random.setstate(python)
             np.random.set_state(numbers)
             torch.set_rng_state(tensors)
+            while len(overrides._get_current_function_mode_stack()) > depth:
+                overrides._pop_mode()
             torch.set_grad_enabled(grad)
             torch.set_default_dtype(dtype)
 
