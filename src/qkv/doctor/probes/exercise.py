@@ -122,7 +122,9 @@ def _in_blocks(case: Case) -> None:
     """Attention that is computed in blocks is run with blocks of two keys, which gives the same with every mask."""
     subject = case.subject
     holders = [vars(subject.owner)] if isinstance(subject.owner, nn.Module) else []
-    code = inspect.unwrap(subject.function)
+    code = subject.function
+    with contextlib.suppress(ValueError):  # `__getattr__` may return the object itself as `__wrapped__`
+        code = inspect.unwrap(code)
     if inspect.isfunction(code):
         holders.append(code.__globals__)  # BLOCK = 64 beside a function
     own = [(space, n, space[n]) for space in holders for n in list(space) if _is_block(case, n, space[n])]
