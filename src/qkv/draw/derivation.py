@@ -346,32 +346,6 @@ def _origin(steps: Steps, lang: str | None) -> list[str]:
     return sentences
 
 
-def _scaling(steps: Steps, lang: str | None) -> tuple[str, list[str]]:
-    """Return the title of step 2 with its formula, and a sentence per part."""
-    d = steps.q.shape[-1]
-    usual = np.isclose(steps.scale, d**-0.5)
-    message = (
-        _(
-            "Times {scale} = 1/√{d}: a sum of {d} products spreads like √{d}; dividing that out keeps the softmax "
-            "from growing sharper as vectors grow wider."
-        )
-        if usual
-        else _("No scaling (scale = 1): the scores go on as they are.")
-        if steps.scale == 1
-        else _("Times {scale}, the scale that was asked for.")
-    )
-    formula = "scores/√d" if usual else f"scores × {steps.scale:.4g}"
-    sentences = [say(message, lang, scale=steps.scale, d=d)]
-    if steps.softcap is not None:
-        formula = f"{steps.softcap:.4g}·tanh(({formula})/{steps.softcap:.4g})"
-        capped = _("Then {softcap}·tanh(score/{softcap}), which keeps every score between −{softcap} and {softcap}.")
-        sentences.append(say(capped, lang, softcap=steps.softcap))
-    if steps.bias is not None:
-        formula += " + bias"
-        sentences.append(say("Then the bias is added; −∞ in it hides that pair, as a mask does.", lang))
-    return f"2  scaled = {formula}", sentences
-
-
 def _unlisted_keys(weights: np.ndarray, visible: np.ndarray, listed: np.ndarray) -> list[str]:
     """Return a line on the keys that aren't listed: their total weight and how many of them the mask hides."""
     unlisted = np.setdiff1d(np.arange(len(weights)), listed)
